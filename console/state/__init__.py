@@ -1,0 +1,1 @@
+"""Pure state of the screen: events in, figures out; no I/O, no widgets."""

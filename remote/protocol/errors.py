@@ -1,0 +1,29 @@
+"""Errors that cross the wire: a stable code, and a sentence for a person."""
+
+from enum import Enum
+
+from remote.protocol.base import Message
+
+
+class ErrorCode(str, Enum):
+    """What went wrong, in words that scripts may rely on."""
+
+    USAGE = "usage"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    PRECONDITION = "precondition"
+    FAILED = "failed"
+    PROTOCOL = "protocol"
+    CONNECTION = "connection"
+    TIMEOUT = "timeout"
+    CONFIRMATION = "confirmation"
+
+
+class ErrorInfo(Message):
+    """What happened (`message`, with where), what to do next (`hint`, `next_command`), and whether trying again can help."""
+
+    code: ErrorCode
+    message: str
+    hint: str | None = None
+    retryable: bool = False
+    next_command: str | None = None

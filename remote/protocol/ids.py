@@ -1,0 +1,32 @@
+"""Names that travel: job ids and operation ids."""
+
+import re
+import secrets
+import time
+from typing import Annotated
+
+import msgspec
+
+_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
+
+JobId = Annotated[str, msgspec.Meta(pattern=_PATTERN)]
+"""The name of a job and of its directory: lower-case letters, digits and dashes, at most 64 characters."""
+
+OpId = Annotated[str, msgspec.Meta(pattern=_PATTERN)]
+"""The idempotency key of a mutation: the same key never takes effect twice."""
+
+
+def is_job_id(text: str) -> bool:
+    """Whether `text` may name a job."""
+    return re.match(_PATTERN, text) is not None
+
+
+def new_job_id(stem: str) -> JobId:
+    """A fresh id that sorts by its time of birth (UTC): `<stem>-<yymmdd>-<hhmmss>-<4 hex>`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:36] or "job"
+    return f"{slug}-{time.strftime('%y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def new_op_id() -> OpId:
+    """A fresh idempotency key: 16 hexadecimal characters."""
+    return secrets.token_hex(8)

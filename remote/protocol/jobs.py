@@ -1,0 +1,156 @@
+"""A job and its state: a union in which each variant carries only what is true then.
+
+Times are seconds since the Unix epoch (UTC) by the host's clock.
+"""
+
+from typing import Literal
+
+from remote.protocol.base import Message
+from remote.protocol.ids import JobId
+from remote.protocol.progress import ProgressRecord
+from remote.protocol.specs import Spec
+
+
+class Queued(Message):
+    """Accepted; no process yet."""
+
+    since: float
+
+
+class Starting(Message):
+    """The supervisor lives; the work's process is not on record yet."""
+
+    since: float
+
+
+class Running(Message):
+    """The work's process is alive and its supervisor's heart beats."""
+
+    since: float
+    pid: int
+
+
+class Stalled(Message):
+    """The process is alive but the supervisor's heartbeat is old; never restarted by itself."""
+
+    since: float
+    pid: int
+    heartbeat_age_s: float
+
+
+class Paused(Message):
+    """Waiting for a condition that a person or the host must mend (a full disk, for one)."""
+
+    since: float
+    pid: int
+    reason: str
+
+
+class Stopping(Message):
+    """A stop was asked for and is being carried out."""
+
+    since: float
+    pid: int
+    requested_by: str
+    reason: str
+
+
+class Finished(Message):
+    """The exit is on record; `succeeded` also means that the promised outputs were verified."""
+
+    started_at: float
+    ended_at: float
+    outcome: Literal["succeeded", "failed", "stopped"]
+    exit_code: int | None
+    signal: int | None
+    reason: str
+
+
+class Lost(Message):
+    """The process is gone and its exit is unknown."""
+
+    since: float
+    reason: str
+
+
+class Orphaned(Message):
+    """The supervisor is gone, its process lives on; its exit code will be unknowable."""
+
+    since: float
+    pid: int
+
+
+class Foreign(Message):
+    """The job belongs to another incarnation of this host that still writes: hands off."""
+
+    since: float
+    incarnation: str
+
+
+class Unkillable(Message):
+    """Processes that survived SIGKILL (stuck in the kernel): the host needs recycling."""
+
+    since: float
+    pids: list[int]
+
+
+class Quarantined(Message):
+    """The records cannot be read by this release; shown, never touched."""
+
+    reason: str
+
+
+JobState = (
+    Queued
+    | Starting
+    | Running
+    | Stalled
+    | Paused
+    | Stopping
+    | Finished
+    | Lost
+    | Orphaned
+    | Foreign
+    | Unkillable
+    | Quarantined
+)
+
+
+class ArtifactRef(Message):
+    """A finished artifact: its kind, its absolute path and the SHA-256 of its manifest."""
+
+    kind: str
+    path: str
+    manifest_sha256: str
+
+
+class JobResult(Message):
+    """What a job leaves behind: artifacts, and the few figures that a person asks for first."""
+
+    outputs: list[ArtifactRef] = []
+    summary: dict[str, str | int | float | bool | None] = {}
+
+
+class Job(Message):
+    """Everything a console shows of a job. Log bytes `[log_start, log_size)` are readable; offsets are absolute."""
+
+    job_id: JobId
+    agent: str
+    state: JobState
+    revision: int
+    created_at: float
+    created_by: str
+    command: list[str]
+    spec: Spec | None = None
+    run_id: JobId | None = None
+    log_start: int = 0
+    log_size: int = 0
+    last_line: str = ""
+    progress_seq: int = 0
+    last_progress: ProgressRecord | None = None
+    result: JobResult | None = None
+
+
+def is_over(state: JobState) -> bool:
+    """Whether nothing will happen to the job by itself any more."""
+    return isinstance(state, (Finished, Lost, Quarantined))

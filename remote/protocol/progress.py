@@ -1,0 +1,178 @@
+"""What the agents tell while they work; every event is a record with a sequence number in the job's `progress.jsonl`."""
+
+from typing import Literal
+
+from remote.protocol.base import Message
+
+StageName = Literal["preflight", "server", "extraction", "vocabulary", "training", "serving", "evaluation", "verdict"]
+"""The stages of a run, in their order."""
+
+STAGES: tuple[StageName, ...] = (
+    "preflight",
+    "server",
+    "extraction",
+    "vocabulary",
+    "training",
+    "serving",
+    "evaluation",
+    "verdict",
+)
+
+
+class StagePending(Message):
+    """Not begun."""
+
+
+class StageRunning(Message):
+    """At work since `since`; `fraction` and `eta_s` are None while unknown."""
+
+    since: float
+    job_id: str | None = None
+    fraction: float | None = None
+    eta_s: float | None = None
+    detail: str = ""
+
+
+class StageDone(Message):
+    """Finished with a verified result."""
+
+    started_at: float
+    ended_at: float
+    detail: str = ""
+
+
+class StageSkipped(Message):
+    """A valid result for the same inputs was there already."""
+
+    detail: str = ""
+
+
+class StageFailed(Message):
+    """It stopped the run; `reason` says what, where and what to do next."""
+
+    started_at: float
+    ended_at: float
+    reason: str
+
+
+StageState = StagePending | StageRunning | StageDone | StageSkipped | StageFailed
+
+
+class StageChanged(Message):
+    """A stage of a run entered another state or moved on within it."""
+
+    stage: StageName
+    state: StageState
+
+
+class ServerPhase(Message):
+    """Where the launch of a server stands; seconds since its start."""
+
+    phase: Literal["launching", "loading_weights", "capturing_graphs", "warming_up", "stopping"]
+    elapsed_s: float
+
+
+class ServerReady(Message):
+    """The server answers at `url` (loopback)."""
+
+    url: str
+    engine: str
+    engine_version: str
+    model: str
+    pid: int
+    startup_s: float
+
+
+class ExtractionAdvanced(Message):
+    """Samples, tokens and bytes that are safely in the store, and the present rate."""
+
+    samples_done: int
+    samples_total: int
+    tokens_done: int
+    bytes_written: int
+    tokens_per_s: float
+
+
+class ShardWritten(Message):
+    """A shard is complete, hashed and in the manifest."""
+
+    shard: str
+    samples: int
+    tokens: int
+    bytes: int
+
+
+class MappingBuilt(Message):
+    """A mapping was built or copied, and passed validation."""
+
+    draft_vocab_size: int
+    target_vocab_size: int
+    coverage: float | None
+
+
+class FilesCopied(Message):
+    """Bytes of a safe copy that are on disk."""
+
+    bytes_done: int
+    bytes_total: int
+
+
+class StepLogged(Message):
+    """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token)."""
+
+    step: int
+    total_steps: int
+    loss: float
+    accuracy: list[float]
+    learning_rate: float
+    gradient_norm: float
+    tokens_per_s: float
+    input_wait_fraction: float
+
+
+class CheckpointSaved(Message):
+    """A checkpoint that training can resume from."""
+
+    step: int
+    path: str
+    bytes: int
+
+
+class ArmAdvanced(Message):
+    """How far the evaluation of one arm is; figures over the prompts done so far."""
+
+    arm: Literal["baseline", "drafter"]
+    prompts_done: int
+    prompts_total: int
+    decode_tokens_per_s: float | None
+    acceptance_length: float | None
+
+
+class Note(Message):
+    """A sentence worth showing."""
+
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+Progress = (
+    StageChanged
+    | ServerPhase
+    | ServerReady
+    | ExtractionAdvanced
+    | ShardWritten
+    | MappingBuilt
+    | FilesCopied
+    | StepLogged
+    | CheckpointSaved
+    | ArmAdvanced
+    | Note
+)
+
+
+class ProgressRecord(Message):
+    """A progress event with its place in the job's stream: `seq` counts from 1 without gaps."""
+
+    seq: int
+    at: float
+    event: Progress

@@ -1,0 +1,176 @@
+"""What a console may ask, and the reply that each request gets."""
+
+from remote.protocol.base import Message
+from remote.protocol.ids import JobId, OpId
+from remote.protocol.jobs import Job
+from remote.protocol.progress import ProgressRecord
+from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.specs import Spec
+from remote.protocol.telemetry import TelemetrySample
+
+
+class Hello(Message):
+    """First request on every link; another protocol version is refused."""
+
+    protocol: int
+    actor: str
+
+
+class ListJobs(Message):
+    """All jobs, newest first -> `JobList`."""
+
+
+class GetJob(Message):
+    """One job -> `JobReply`."""
+
+    job_id: JobId
+
+
+class StartJob(Message):
+    """Start `spec` under the name `job_id` -> `JobReply`; the same name and spec again returns the job that is there."""
+
+    job_id: JobId
+    spec: Spec
+    op_id: OpId
+
+
+class StopJob(Message):
+    """Ask a job to stop, its children included -> `JobReply` (state `stopping` or already over)."""
+
+    job_id: JobId
+    op_id: OpId
+    reason: str
+    expected_revision: int | None = None
+
+
+class ReadLog(Message):
+    """Log bytes from an absolute offset -> `LogPage`; `offset` None means the last `limit` bytes."""
+
+    job_id: JobId
+    offset: int | None
+    limit: int
+
+
+class ReadProgress(Message):
+    """Progress records after `after_seq` -> `ProgressPage`."""
+
+    job_id: JobId
+    after_seq: int = 0
+    limit: int = 1000
+
+
+class Watch(Message):
+    """Replace what this link streams -> `Done`. Logs start at the given offsets, progress after the given numbers."""
+
+    telemetry: bool = False
+    jobs: bool = False
+    logs: dict[str, int] = {}
+    progress: dict[str, int] = {}
+
+
+class ReadTelemetry(Message):
+    """One fresh reading -> `TelemetrySample`."""
+
+
+class PlanRun(Message):
+    """Resolve a run file (TOML text, which may name a preset) on this host -> `RunPlan`."""
+
+    document: str
+    overrides: dict[str, str] = {}
+
+
+class ReadVerdict(Message):
+    """The verdict of a run -> `VerdictReport`."""
+
+    job_id: JobId
+
+
+class ValidateMapping(Message):
+    """Validate a mapping directory on the host -> `MappingReport`."""
+
+    path: str
+
+
+Request = (
+    Hello
+    | ListJobs
+    | GetJob
+    | StartJob
+    | StopJob
+    | ReadLog
+    | ReadProgress
+    | Watch
+    | ReadTelemetry
+    | PlanRun
+    | ReadVerdict
+    | ValidateMapping
+)
+
+
+class Package(Message):
+    """A Python package that the host's interpreter can or cannot import; version None = missing."""
+
+    name: str
+    version: str | None
+
+
+class Welcome(Message):
+    """Who answers: protocol, release hash, host name, root directory, interpreter, incarnation and what is installed."""
+
+    protocol: int
+    release: str
+    host_name: str
+    user: str
+    root: str
+    python: str
+    python_version: str
+    incarnation: str
+    boot_at: float
+    packages: list[Package]
+
+
+class JobList(Message):
+    """All jobs, newest first."""
+
+    jobs: list[Job]
+
+
+class JobReply(Message):
+    """One job as it is now."""
+
+    job: Job
+
+
+class LogPage(Message):
+    """Raw log bytes `[offset, offset + len(data))` of a log whose readable range is `[start, size)`."""
+
+    job_id: JobId
+    offset: int
+    data: bytes
+    start: int
+    size: int
+
+
+class ProgressPage(Message):
+    """Progress records in order."""
+
+    job_id: JobId
+    records: list[ProgressRecord]
+
+
+class Done(Message):
+    """Carried out; nothing to tell."""
+
+
+Reply = (
+    Welcome
+    | JobList
+    | JobReply
+    | LogPage
+    | ProgressPage
+    | Done
+    | TelemetrySample
+    | RunPlan
+    | VerdictReport
+    | MappingReport
+)

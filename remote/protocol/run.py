@@ -1,0 +1,134 @@
+"""A run as its TOML file describes it: every section is a `Config`; relative paths mean below the host's root."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from remote.protocol.base import Config
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+LayerIds = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
+FlagValue = str | int | float | bool | list[str]
+Dtype = Literal["bfloat16", "float16", "float32"]
+
+
+class TargetConfig(Config):
+    """The model that is to become faster: a Hugging Face directory on the host."""
+
+    model: str
+    revision: str | None = None
+
+
+class DataConfig(Config):
+    """Conversations as JSONL, one `{"id", "conversations": [{"role", "content"}, …]}` a line."""
+
+    train: str
+    evaluation: str
+    max_samples: Positive | None = None
+    max_length: Positive = 2048
+
+
+class EngineConfig(Config):
+    """How the inference server is launched; `flags` are the engine's own long options without the dashes."""
+
+    name: Literal["sglang"] = "sglang"
+    python: str | None = None
+    device: Literal["cpu", "cuda"] = "cuda"
+    dtype: Dtype = "bfloat16"
+    attention_backend: str | None = None
+    tensor_parallel_size: Positive = 1
+    memory_fraction: Fraction | None = None
+    context_length: Positive | None = None
+    max_running_requests: Positive | None = None
+    flags: dict[str, FlagValue] = {}
+    environment: dict[str, str] = {}
+    ready_timeout_s: float = 1800.0
+
+
+class ExtractionConfig(Config):
+    """`layer_ids` are Hugging Face `hidden_states` indices: id k is the residual stream at the input of layer k."""
+
+    layer_ids: LayerIds
+    concurrency: Positive = 8
+    shard_bytes: Positive = 2 << 30
+
+
+class VocabularyConfig(Config):
+    """The draft vocabulary: built from the store's loss-masked counts, or copied from `source` and validated."""
+
+    draft_vocab_size: Positive
+    source: str | None = None
+    minimum_coverage: float | None = None
+
+
+class DrafterConfig(Config):
+    """The drafter's own size; `None` takes the target's value."""
+
+    intermediate_size: Positive | None = None
+    num_attention_heads: Positive | None = None
+    num_key_value_heads: Positive | None = None
+    head_dim: Positive | None = None
+    max_position_embeddings: Positive | None = None
+
+
+class TrainingConfig(Config):
+    """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`."""
+
+    drafter: DrafterConfig = DrafterConfig()
+    steps: Positive = 1000
+    batch_tokens: Positive = 2048
+    sequence_length: Positive = 2048
+    ttt_length: Positive = 7
+    ttt_decay: float = 0.8
+    learning_rate: float = 1e-4
+    warmup_fraction: float = 0.015
+    weight_decay: float = 0.0
+    gradient_clip: float = 0.5
+    device: Literal["cpu", "cuda"] = "cuda"
+    threads: Positive | None = None
+    seed: int = 0
+    log_every: Positive = 10
+    checkpoint_every: Positive = 500
+
+
+class SpeculationConfig(Config):
+    """How many tokens the drafter proposes; with top-k 1 a chain of `draft_tokens - 1` proposals and the bonus token."""
+
+    num_steps: Positive = 3
+    top_k: Positive = 1
+    draft_tokens: Positive = 4
+
+
+class EvaluationConfig(Config):
+    """Both arms answer the same held-out prompts greedily, one at a time, on the same backend and in `dtype`."""
+
+    prompts: Positive = 20
+    max_tokens: Positive = 64
+    warmup_prompts: int = 1
+    dtype: Dtype = "float32"
+    attention_backend: str | None = None
+    near_tie_logit_gap: float = 1e-3
+
+
+class VerdictConfig(Config):
+    """What a drafter must reach to be promoted."""
+
+    minimum_speedup: float = 1.0
+    minimum_acceptance_length: float = 1.2
+
+
+class RunConfig(Config):
+    """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`)."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+    target: TargetConfig
+    data: DataConfig
+    engine: EngineConfig
+    extraction: ExtractionConfig
+    vocabulary: VocabularyConfig
+    training: TrainingConfig
+    directory: str | None = None
+    speculation: SpeculationConfig = SpeculationConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    verdict: VerdictConfig = VerdictConfig()

@@ -1,0 +1,108 @@
+"""What each agent is asked to do: one frozen spec an agent. Paths are absolute on the host."""
+
+from typing import Literal
+
+from remote.protocol.base import Message
+from remote.protocol.run import (
+    EngineConfig,
+    EvaluationConfig,
+    ExtractionConfig,
+    LayerIds,
+    RunConfig,
+    SpeculationConfig,
+    TrainingConfig,
+    VocabularyConfig,
+)
+
+Arm = Literal["baseline", "drafter"]
+"""The two sides of an evaluation: the target alone, and the target with the drafter."""
+
+
+class Capture(Message):
+    """Hidden states to be captured while serving: Hugging Face layer ids, and where the plugin drops finished requests."""
+
+    layer_ids: LayerIds
+    spool_directory: str
+
+
+class DrafterServing(Message):
+    """A drafter to serve with, and how far it speculates."""
+
+    model: str
+    speculation: SpeculationConfig
+
+
+class ServerSpec(Message):
+    """Serve `model` on a loopback port that the agent picks and reports as `ServerReady`."""
+
+    model: str
+    engine: EngineConfig
+    capture: Capture | None = None
+    drafter: DrafterServing | None = None
+
+
+class ExtractionSpec(Message):
+    """Send every conversation through the capturing server at `url` and write the store."""
+
+    url: str
+    capture: Capture
+    target_model: str
+    conversations: str
+    store: str
+    extraction: ExtractionConfig
+    max_length: int
+    max_samples: int | None = None
+    fingerprint: str
+
+
+class VocabularySpec(Message):
+    """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it."""
+
+    store: str
+    target_model: str
+    mapping: str
+    vocabulary: VocabularyConfig
+    fingerprint: str
+
+
+class MappingCopySpec(Message):
+    """Copy a validated mapping; an existing different destination is refused unless `replace`."""
+
+    source: str
+    destination: str
+    replace: bool = False
+
+
+class TrainingSpec(Message):
+    """Train the drafter on the store and export it, in SGLang's terms, to `drafter`; checkpoints go to `checkpoints`."""
+
+    store: str
+    mapping: str
+    target_model: str
+    drafter: str
+    checkpoints: str
+    training: TrainingConfig
+    fingerprint: str
+
+
+class EvaluationSpec(Message):
+    """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with."""
+
+    arm: Arm
+    url: str
+    target_model: str
+    prompts: str
+    report: str
+    evaluation: EvaluationConfig
+    reference: str | None = None
+    fingerprint: str
+
+
+class RunSpec(Message):
+    """Run the whole pipeline; it is itself a job."""
+
+    run: RunConfig
+
+
+Spec = ServerSpec | ExtractionSpec | VocabularySpec | MappingCopySpec | TrainingSpec | EvaluationSpec | RunSpec
+"""Every spec; the tag names the agent's work."""
