@@ -11,9 +11,9 @@ def _snake(name: str) -> str:
     return _WORD_START.sub("_", name).lower()
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake):
+class Message(msgspec.Struct, frozen=True, tag_field="type", tag=_snake):
     """A record that crosses the wire; unknown fields are ignored so that either side may be newer, unknown tags are refused."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a run file; an unknown key is an error because it is a misspelt one."""

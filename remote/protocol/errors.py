@@ -19,7 +19,7 @@ class ErrorCode(str, Enum):
     CONFIRMATION = "confirmation"
 
 
-class ErrorInfo(Message):
+class ErrorInfo(Message, frozen=True, kw_only=True):
     """What happened (`message`, with where), what to do next (`hint`, `next_command`), and whether trying again can help."""
 
     code: ErrorCode

@@ -9,47 +9,47 @@ from remote.protocol.requests import Reply, Request
 from remote.protocol.telemetry import TelemetrySample
 
 
-class Call(Message):
+class Call(Message, frozen=True, kw_only=True):
     """A request with the number that its answer will carry."""
 
     call_id: int
     request: Request
 
 
-class Answer(Message):
+class Answer(Message, frozen=True, kw_only=True):
     """The reply to a call."""
 
     call_id: int
     reply: Reply
 
 
-class Failure(Message):
+class Failure(Message, frozen=True, kw_only=True):
     """The error that a call met; `call_id` 0 is a fault of the link itself."""
 
     call_id: int
     error: ErrorInfo
 
 
-class Telemetry(Message):
+class Telemetry(Message, frozen=True, kw_only=True):
     """A reading; replaceable, dropped oldest-first when the line is slow."""
 
     sample: TelemetrySample
 
 
-class JobChanged(Message):
+class JobChanged(Message, frozen=True, kw_only=True):
     """A job as it is now."""
 
     job: Job
 
 
-class ProgressMade(Message):
+class ProgressMade(Message, frozen=True, kw_only=True):
     """The next progress record of a watched job."""
 
     job_id: JobId
     record: ProgressRecord
 
 
-class LogData(Message):
+class LogData(Message, frozen=True, kw_only=True):
     """The next bytes of a watched log, at their absolute offset."""
 
     job_id: JobId
@@ -57,14 +57,14 @@ class LogData(Message):
     data: bytes
 
 
-class LogTruncated(Message):
+class LogTruncated(Message, frozen=True, kw_only=True):
     """The log is shorter than the cursor or its head was cut off: reading goes on at `start`."""
 
     job_id: JobId
     start: int
 
 
-class Heartbeat(Message):
+class Heartbeat(Message, frozen=True, kw_only=True):
     """Every second, so that silence means a dead link."""
 
     at: float

@@ -11,26 +11,26 @@ from remote.protocol.progress import ProgressRecord
 from remote.protocol.specs import Spec
 
 
-class Queued(Message):
+class Queued(Message, frozen=True, kw_only=True):
     """Accepted; no process yet."""
 
     since: float
 
 
-class Starting(Message):
+class Starting(Message, frozen=True, kw_only=True):
     """The supervisor lives; the work's process is not on record yet."""
 
     since: float
 
 
-class Running(Message):
+class Running(Message, frozen=True, kw_only=True):
     """The work's process is alive and its supervisor's heart beats."""
 
     since: float
     pid: int
 
 
-class Stalled(Message):
+class Stalled(Message, frozen=True, kw_only=True):
     """The process is alive but the supervisor's heartbeat is old; never restarted by itself."""
 
     since: float
@@ -38,7 +38,7 @@ class Stalled(Message):
     heartbeat_age_s: float
 
 
-class Paused(Message):
+class Paused(Message, frozen=True, kw_only=True):
     """Waiting for a condition that a person or the host must mend (a full disk, for one)."""
 
     since: float
@@ -46,7 +46,7 @@ class Paused(Message):
     reason: str
 
 
-class Stopping(Message):
+class Stopping(Message, frozen=True, kw_only=True):
     """A stop was asked for and is being carried out."""
 
     since: float
@@ -55,7 +55,7 @@ class Stopping(Message):
     reason: str
 
 
-class Finished(Message):
+class Finished(Message, frozen=True, kw_only=True):
     """The exit is on record; `succeeded` also means that the promised outputs were verified."""
 
     started_at: float
@@ -66,35 +66,35 @@ class Finished(Message):
     reason: str
 
 
-class Lost(Message):
+class Lost(Message, frozen=True, kw_only=True):
     """The process is gone and its exit is unknown."""
 
     since: float
     reason: str
 
 
-class Orphaned(Message):
+class Orphaned(Message, frozen=True, kw_only=True):
     """The supervisor is gone, its process lives on; its exit code will be unknowable."""
 
     since: float
     pid: int
 
 
-class Foreign(Message):
+class Foreign(Message, frozen=True, kw_only=True):
     """The job belongs to another incarnation of this host that still writes: hands off."""
 
     since: float
     incarnation: str
 
 
-class Unkillable(Message):
+class Unkillable(Message, frozen=True, kw_only=True):
     """Processes that survived SIGKILL (stuck in the kernel): the host needs recycling."""
 
     since: float
     pids: list[int]
 
 
-class Quarantined(Message):
+class Quarantined(Message, frozen=True, kw_only=True):
     """The records cannot be read by this release; shown, never touched."""
 
     reason: str
@@ -116,7 +116,7 @@ JobState = (
 )
 
 
-class ArtifactRef(Message):
+class ArtifactRef(Message, frozen=True, kw_only=True):
     """A finished artifact: its kind, its absolute path and the SHA-256 of its manifest."""
 
     kind: str
@@ -124,14 +124,14 @@ class ArtifactRef(Message):
     manifest_sha256: str
 
 
-class JobResult(Message):
+class JobResult(Message, frozen=True, kw_only=True):
     """What a job leaves behind: artifacts, and the few figures that a person asks for first."""
 
     outputs: list[ArtifactRef] = []
     summary: dict[str, str | int | float | bool | None] = {}
 
 
-class Job(Message):
+class Job(Message, frozen=True, kw_only=True):
     """Everything a console shows of a job. Log bytes `[log_start, log_size)` are readable; offsets are absolute."""
 
     job_id: JobId

@@ -19,11 +19,11 @@ STAGES: tuple[StageName, ...] = (
 )
 
 
-class StagePending(Message):
+class StagePending(Message, frozen=True, kw_only=True):
     """Not begun."""
 
 
-class StageRunning(Message):
+class StageRunning(Message, frozen=True, kw_only=True):
     """At work since `since`; `fraction` and `eta_s` are None while unknown."""
 
     since: float
@@ -33,7 +33,7 @@ class StageRunning(Message):
     detail: str = ""
 
 
-class StageDone(Message):
+class StageDone(Message, frozen=True, kw_only=True):
     """Finished with a verified result."""
 
     started_at: float
@@ -41,13 +41,13 @@ class StageDone(Message):
     detail: str = ""
 
 
-class StageSkipped(Message):
+class StageSkipped(Message, frozen=True, kw_only=True):
     """A valid result for the same inputs was there already."""
 
     detail: str = ""
 
 
-class StageFailed(Message):
+class StageFailed(Message, frozen=True, kw_only=True):
     """It stopped the run; `reason` says what, where and what to do next."""
 
     started_at: float
@@ -58,21 +58,21 @@ class StageFailed(Message):
 StageState = StagePending | StageRunning | StageDone | StageSkipped | StageFailed
 
 
-class StageChanged(Message):
+class StageChanged(Message, frozen=True, kw_only=True):
     """A stage of a run entered another state or moved on within it."""
 
     stage: StageName
     state: StageState
 
 
-class ServerPhase(Message):
+class ServerPhase(Message, frozen=True, kw_only=True):
     """Where the launch of a server stands; seconds since its start."""
 
     phase: Literal["launching", "loading_weights", "capturing_graphs", "warming_up", "stopping"]
     elapsed_s: float
 
 
-class ServerReady(Message):
+class ServerReady(Message, frozen=True, kw_only=True):
     """The server answers at `url` (loopback)."""
 
     url: str
@@ -83,7 +83,7 @@ class ServerReady(Message):
     startup_s: float
 
 
-class ExtractionAdvanced(Message):
+class ExtractionAdvanced(Message, frozen=True, kw_only=True):
     """Samples, tokens and bytes that are safely in the store, and the present rate."""
 
     samples_done: int
@@ -93,7 +93,7 @@ class ExtractionAdvanced(Message):
     tokens_per_s: float
 
 
-class ShardWritten(Message):
+class ShardWritten(Message, frozen=True, kw_only=True):
     """A shard is complete, hashed and in the manifest."""
 
     shard: str
@@ -102,7 +102,7 @@ class ShardWritten(Message):
     bytes: int
 
 
-class MappingBuilt(Message):
+class MappingBuilt(Message, frozen=True, kw_only=True):
     """A mapping was built or copied, and passed validation."""
 
     draft_vocab_size: int
@@ -110,14 +110,14 @@ class MappingBuilt(Message):
     coverage: float | None
 
 
-class FilesCopied(Message):
+class FilesCopied(Message, frozen=True, kw_only=True):
     """Bytes of a safe copy that are on disk."""
 
     bytes_done: int
     bytes_total: int
 
 
-class StepLogged(Message):
+class StepLogged(Message, frozen=True, kw_only=True):
     """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token)."""
 
     step: int
@@ -130,7 +130,7 @@ class StepLogged(Message):
     input_wait_fraction: float
 
 
-class CheckpointSaved(Message):
+class CheckpointSaved(Message, frozen=True, kw_only=True):
     """A checkpoint that training can resume from."""
 
     step: int
@@ -138,7 +138,7 @@ class CheckpointSaved(Message):
     bytes: int
 
 
-class ArmAdvanced(Message):
+class ArmAdvanced(Message, frozen=True, kw_only=True):
     """How far the evaluation of one arm is; figures over the prompts done so far."""
 
     arm: Literal["baseline", "drafter"]
@@ -148,7 +148,7 @@ class ArmAdvanced(Message):
     acceptance_length: float | None
 
 
-class Note(Message):
+class Note(Message, frozen=True, kw_only=True):
     """A sentence worth showing."""
 
     level: Literal["info", "warning", "error"]
@@ -170,7 +170,7 @@ Progress = (
 )
 
 
-class ProgressRecord(Message):
+class ProgressRecord(Message, frozen=True, kw_only=True):
     """A progress event with its place in the job's stream: `seq` counts from 1 without gaps."""
 
     seq: int

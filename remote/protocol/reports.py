@@ -8,7 +8,7 @@ from remote.protocol.run import RunConfig
 from remote.protocol.specs import Arm
 
 
-class Finding(Message):
+class Finding(Message, frozen=True, kw_only=True):
     """One thing that validation found; `code` is stable, `fix` says what to do."""
 
     code: str
@@ -17,7 +17,7 @@ class Finding(Message):
     fix: str
 
 
-class MappedFile(Message):
+class MappedFile(Message, frozen=True, kw_only=True):
     """A file of a mapping as it lies on disk."""
 
     name: str
@@ -25,7 +25,7 @@ class MappedFile(Message):
     sha256: str
 
 
-class MappingReport(Message):
+class MappingReport(Message, frozen=True, kw_only=True):
     """The state of a mapping directory; `valid` means no finding of severity error."""
 
     path: str
@@ -38,7 +38,7 @@ class MappingReport(Message):
     provenance: Literal["roost", "foreign"]
 
 
-class PromptResult(Message):
+class PromptResult(Message, frozen=True, kw_only=True):
     """One prompt of an evaluation. `decode_tokens_per_s` = (out - 1) / (end to end - time to first token)."""
 
     prompt_id: str
@@ -51,7 +51,7 @@ class PromptResult(Message):
     acceptance_length: float | None
 
 
-class Divergence(Message):
+class Divergence(Message, frozen=True, kw_only=True):
     """Where the two arms' greedy outputs part; a gap under the bound is a near-tie and counts as equal."""
 
     prompt_id: str
@@ -62,7 +62,7 @@ class Divergence(Message):
     near_tie: bool
 
 
-class EvaluationReport(Message):
+class EvaluationReport(Message, frozen=True, kw_only=True):
     """One arm: token-weighted decode rate over all prompts, acceptance weighted by verifications (bonus token included)."""
 
     arm: Arm
@@ -81,7 +81,7 @@ class EvaluationReport(Message):
     fingerprint: str
 
 
-class VerdictReport(Message):
+class VerdictReport(Message, frozen=True, kw_only=True):
     """Promote, reject or inconclusive, with both rates. `speedup_interval` is a 95% paired bootstrap over the prompts."""
 
     decision: Literal["promote", "reject", "inconclusive"]
@@ -102,7 +102,7 @@ class VerdictReport(Message):
     advice: list[str]
 
 
-class StagePlan(Message):
+class StagePlan(Message, frozen=True, kw_only=True):
     """What a stage will do; bytes and seconds are None where nothing is known to estimate them from."""
 
     stage: StageName
@@ -114,7 +114,7 @@ class StagePlan(Message):
     seconds: float | None
 
 
-class RunPlan(Message):
+class RunPlan(Message, frozen=True, kw_only=True):
     """A run resolved against this host; `fingerprint` changes whenever the plan would."""
 
     run: RunConfig

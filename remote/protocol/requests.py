@@ -9,24 +9,24 @@ from remote.protocol.specs import Spec
 from remote.protocol.telemetry import TelemetrySample
 
 
-class Hello(Message):
+class Hello(Message, frozen=True, kw_only=True):
     """First request on every link; another protocol version is refused."""
 
     protocol: int
     actor: str
 
 
-class ListJobs(Message):
+class ListJobs(Message, frozen=True, kw_only=True):
     """All jobs, newest first -> `JobList`."""
 
 
-class GetJob(Message):
+class GetJob(Message, frozen=True, kw_only=True):
     """One job -> `JobReply`."""
 
     job_id: JobId
 
 
-class StartJob(Message):
+class StartJob(Message, frozen=True, kw_only=True):
     """Start `spec` under the name `job_id` -> `JobReply`; the same name and spec again returns the job that is there."""
 
     job_id: JobId
@@ -34,7 +34,7 @@ class StartJob(Message):
     op_id: OpId
 
 
-class StopJob(Message):
+class StopJob(Message, frozen=True, kw_only=True):
     """Ask a job to stop, its children included -> `JobReply` (state `stopping` or already over)."""
 
     job_id: JobId
@@ -43,7 +43,7 @@ class StopJob(Message):
     expected_revision: int | None = None
 
 
-class ReadLog(Message):
+class ReadLog(Message, frozen=True, kw_only=True):
     """Log bytes from an absolute offset -> `LogPage`; `offset` None means the last `limit` bytes."""
 
     job_id: JobId
@@ -51,7 +51,7 @@ class ReadLog(Message):
     limit: int
 
 
-class ReadProgress(Message):
+class ReadProgress(Message, frozen=True, kw_only=True):
     """Progress records after `after_seq` -> `ProgressPage`."""
 
     job_id: JobId
@@ -59,7 +59,7 @@ class ReadProgress(Message):
     limit: int = 1000
 
 
-class Watch(Message):
+class Watch(Message, frozen=True, kw_only=True):
     """Replace what this link streams -> `Done`. Logs start at the given offsets, progress after the given numbers."""
 
     telemetry: bool = False
@@ -68,24 +68,24 @@ class Watch(Message):
     progress: dict[str, int] = {}
 
 
-class ReadTelemetry(Message):
+class ReadTelemetry(Message, frozen=True, kw_only=True):
     """One fresh reading -> `TelemetrySample`."""
 
 
-class PlanRun(Message):
+class PlanRun(Message, frozen=True, kw_only=True):
     """Resolve a run file (TOML text, which may name a preset) on this host -> `RunPlan`."""
 
     document: str
     overrides: dict[str, str] = {}
 
 
-class ReadVerdict(Message):
+class ReadVerdict(Message, frozen=True, kw_only=True):
     """The verdict of a run -> `VerdictReport`."""
 
     job_id: JobId
 
 
-class ValidateMapping(Message):
+class ValidateMapping(Message, frozen=True, kw_only=True):
     """Validate a mapping directory on the host -> `MappingReport`."""
 
     path: str
@@ -107,14 +107,14 @@ Request = (
 )
 
 
-class Package(Message):
+class Package(Message, frozen=True, kw_only=True):
     """A Python package that the host's interpreter can or cannot import; version None = missing."""
 
     name: str
     version: str | None
 
 
-class Welcome(Message):
+class Welcome(Message, frozen=True, kw_only=True):
     """Who answers: protocol, release hash, host name, root directory, interpreter, incarnation and what is installed."""
 
     protocol: int
@@ -129,19 +129,19 @@ class Welcome(Message):
     packages: list[Package]
 
 
-class JobList(Message):
+class JobList(Message, frozen=True, kw_only=True):
     """All jobs, newest first."""
 
     jobs: list[Job]
 
 
-class JobReply(Message):
+class JobReply(Message, frozen=True, kw_only=True):
     """One job as it is now."""
 
     job: Job
 
 
-class LogPage(Message):
+class LogPage(Message, frozen=True, kw_only=True):
     """Raw log bytes `[offset, offset + len(data))` of a log whose readable range is `[start, size)`."""
 
     job_id: JobId
@@ -151,14 +151,14 @@ class LogPage(Message):
     size: int
 
 
-class ProgressPage(Message):
+class ProgressPage(Message, frozen=True, kw_only=True):
     """Progress records in order."""
 
     job_id: JobId
     records: list[ProgressRecord]
 
 
-class Done(Message):
+class Done(Message, frozen=True, kw_only=True):
     """Carried out; nothing to tell."""
 
 

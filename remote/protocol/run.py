@@ -13,14 +13,14 @@ FlagValue = str | int | float | bool | list[str]
 Dtype = Literal["bfloat16", "float16", "float32"]
 
 
-class TargetConfig(Config):
+class TargetConfig(Config, frozen=True, kw_only=True):
     """The model that is to become faster: a Hugging Face directory on the host."""
 
     model: str
     revision: str | None = None
 
 
-class DataConfig(Config):
+class DataConfig(Config, frozen=True, kw_only=True):
     """Conversations as JSONL, one `{"id", "conversations": [{"role", "content"}, …]}` a line."""
 
     train: str
@@ -29,7 +29,7 @@ class DataConfig(Config):
     max_length: Positive = 2048
 
 
-class EngineConfig(Config):
+class EngineConfig(Config, frozen=True, kw_only=True):
     """How the inference server is launched; `flags` are the engine's own long options without the dashes."""
 
     name: Literal["sglang"] = "sglang"
@@ -46,7 +46,7 @@ class EngineConfig(Config):
     ready_timeout_s: float = 1800.0
 
 
-class ExtractionConfig(Config):
+class ExtractionConfig(Config, frozen=True, kw_only=True):
     """`layer_ids` are Hugging Face `hidden_states` indices: id k is the residual stream at the input of layer k."""
 
     layer_ids: LayerIds
@@ -54,7 +54,7 @@ class ExtractionConfig(Config):
     shard_bytes: Positive = 2 << 30
 
 
-class VocabularyConfig(Config):
+class VocabularyConfig(Config, frozen=True, kw_only=True):
     """The draft vocabulary: built from the store's loss-masked counts, or copied from `source` and validated."""
 
     draft_vocab_size: Positive
@@ -62,7 +62,7 @@ class VocabularyConfig(Config):
     minimum_coverage: float | None = None
 
 
-class DrafterConfig(Config):
+class DrafterConfig(Config, frozen=True, kw_only=True):
     """The drafter's own size; `None` takes the target's value."""
 
     intermediate_size: Positive | None = None
@@ -72,7 +72,7 @@ class DrafterConfig(Config):
     max_position_embeddings: Positive | None = None
 
 
-class TrainingConfig(Config):
+class TrainingConfig(Config, frozen=True, kw_only=True):
     """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`."""
 
     drafter: DrafterConfig = DrafterConfig()
@@ -92,7 +92,7 @@ class TrainingConfig(Config):
     checkpoint_every: Positive = 500
 
 
-class SpeculationConfig(Config):
+class SpeculationConfig(Config, frozen=True, kw_only=True):
     """How many tokens the drafter proposes; with top-k 1 a chain of `draft_tokens - 1` proposals and the bonus token."""
 
     num_steps: Positive = 3
@@ -100,7 +100,7 @@ class SpeculationConfig(Config):
     draft_tokens: Positive = 4
 
 
-class EvaluationConfig(Config):
+class EvaluationConfig(Config, frozen=True, kw_only=True):
     """Both arms answer the same held-out prompts greedily, one at a time, on the same backend and in `dtype`."""
 
     prompts: Positive = 20
@@ -111,14 +111,14 @@ class EvaluationConfig(Config):
     near_tie_logit_gap: float = 1e-3
 
 
-class VerdictConfig(Config):
+class VerdictConfig(Config, frozen=True, kw_only=True):
     """What a drafter must reach to be promoted."""
 
     minimum_speedup: float = 1.0
     minimum_acceptance_length: float = 1.2
 
 
-class RunConfig(Config):
+class RunConfig(Config, frozen=True, kw_only=True):
     """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`)."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]

@@ -18,21 +18,21 @@ Arm = Literal["baseline", "drafter"]
 """The two sides of an evaluation: the target alone, and the target with the drafter."""
 
 
-class Capture(Message):
+class Capture(Message, frozen=True, kw_only=True):
     """Hidden states to be captured while serving: Hugging Face layer ids, and where the plugin drops finished requests."""
 
     layer_ids: LayerIds
     spool_directory: str
 
 
-class DrafterServing(Message):
+class DrafterServing(Message, frozen=True, kw_only=True):
     """A drafter to serve with, and how far it speculates."""
 
     model: str
     speculation: SpeculationConfig
 
 
-class ServerSpec(Message):
+class ServerSpec(Message, frozen=True, kw_only=True):
     """Serve `model` on a loopback port that the agent picks and reports as `ServerReady`."""
 
     model: str
@@ -41,7 +41,7 @@ class ServerSpec(Message):
     drafter: DrafterServing | None = None
 
 
-class ExtractionSpec(Message):
+class ExtractionSpec(Message, frozen=True, kw_only=True):
     """Send every conversation through the capturing server at `url` and write the store."""
 
     url: str
@@ -51,11 +51,11 @@ class ExtractionSpec(Message):
     store: str
     extraction: ExtractionConfig
     max_length: int
-    max_samples: int | None = None
     fingerprint: str
+    max_samples: int | None = None
 
 
-class VocabularySpec(Message):
+class VocabularySpec(Message, frozen=True, kw_only=True):
     """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it."""
 
     store: str
@@ -65,7 +65,7 @@ class VocabularySpec(Message):
     fingerprint: str
 
 
-class MappingCopySpec(Message):
+class MappingCopySpec(Message, frozen=True, kw_only=True):
     """Copy a validated mapping; an existing different destination is refused unless `replace`."""
 
     source: str
@@ -73,7 +73,7 @@ class MappingCopySpec(Message):
     replace: bool = False
 
 
-class TrainingSpec(Message):
+class TrainingSpec(Message, frozen=True, kw_only=True):
     """Train the drafter on the store and export it, in SGLang's terms, to `drafter`; checkpoints go to `checkpoints`."""
 
     store: str
@@ -85,7 +85,7 @@ class TrainingSpec(Message):
     fingerprint: str
 
 
-class EvaluationSpec(Message):
+class EvaluationSpec(Message, frozen=True, kw_only=True):
     """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with."""
 
     arm: Arm
@@ -94,11 +94,11 @@ class EvaluationSpec(Message):
     prompts: str
     report: str
     evaluation: EvaluationConfig
-    reference: str | None = None
     fingerprint: str
+    reference: str | None = None
 
 
-class RunSpec(Message):
+class RunSpec(Message, frozen=True, kw_only=True):
     """Run the whole pipeline; it is itself a job."""
 
     run: RunConfig

@@ -5,7 +5,7 @@ from typing import Literal
 from remote.protocol.base import Message
 
 
-class HostSample(Message):
+class HostSample(Message, frozen=True, kw_only=True):
     """Processor, memory, shared memory, network and disk throughput."""
 
     cpu_utilization: list[float]
@@ -21,7 +21,7 @@ class HostSample(Message):
     disk_write_bytes_per_s: float | None
 
 
-class GpuSample(Message):
+class GpuSample(Message, frozen=True, kw_only=True):
     """One device as NVML sees it; `gpu_index` is NVML's index, not the CUDA ordinal. `error` names a lost device's fault."""
 
     gpu_index: int
@@ -39,7 +39,7 @@ class GpuSample(Message):
     error: str | None = None
 
 
-class MountSample(Message):
+class MountSample(Message, frozen=True, kw_only=True):
     """A file system that Roost or a run writes to; the fill rate is a robust slope and None until it is known."""
 
     path: str
@@ -50,7 +50,7 @@ class MountSample(Message):
     fill_rate_bytes_per_s: float | None
 
 
-class EngineSample(Message):
+class EngineSample(Message, frozen=True, kw_only=True):
     """A running inference server, from differences of its own counters."""
 
     job_id: str
@@ -63,7 +63,7 @@ class EngineSample(Message):
     acceptance_length: float | None
 
 
-class TelemetrySample(Message):
+class TelemetrySample(Message, frozen=True, kw_only=True):
     """Everything at one moment; `gpu_source` says whether NVML answered and `gpu_detail` why not."""
 
     sampled_at: float
