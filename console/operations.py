@@ -1,1 +1,241 @@
-"""What can be done with a host: one typed function per operation, for the screen, the command line and MCP alike."""
+"""What can be done with a host: one typed function per operation, for the screen, the command line and MCP alike.
+
+Every function that reaches a host takes the session that `open_host` yields and raises `console.errors.ConsoleError`
+with the code, the message and the next step. Mutations take an operation id: the same id never takes effect twice.
+"""
+
+import tomllib
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from console.config.hosts import HostConfig, load_hosts
+from console.embedded import lifecycle
+from console.embedded.locations import EmbeddedHome
+from console.embedded.prepare import prepare
+from console.errors import ConsoleError, HostError, UsageError
+from console.link import host_keys
+from console.link.client import HostLink
+from console.state.link import Closed, LinkState
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.frames import Event, JobChanged, ProgressMade
+from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
+from remote.protocol.jobs import Job, is_over
+from remote.protocol.progress import ProgressRecord
+from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.requests import (
+    GetJob,
+    JobList,
+    JobReply,
+    ListJobs,
+    LogPage,
+    PlanRun,
+    ProgressPage,
+    ReadLog,
+    ReadProgress,
+    ReadTelemetry,
+    ReadVerdict,
+    Reply,
+    Request,
+    StartJob,
+    StopJob,
+    ValidateMapping,
+    Watch,
+)
+from remote.protocol.specs import MappingCopySpec, RunSpec
+from remote.protocol.telemetry import TelemetrySample
+
+EMBEDDED = "embedded"
+"""The name of the host that every installation has."""
+
+PLAN_TIMEOUT_S = 120.0
+"""Planning hashes the inputs of a run, which takes longer than other requests."""
+
+Session = HostLink
+"""An open host, as `open_host` yields it; opaque to the front doors."""
+
+_R = TypeVar("_R")
+
+
+@asynccontextmanager
+async def open_host(name: str, *, actor: str) -> AsyncIterator[Session]:
+    """A session with the host `name`; the embedded host is started when it does not run."""
+    async with HostLink(await _resolve(name), actor=actor) as session:
+        yield session
+
+
+async def _resolve(name: str) -> HostConfig:
+    if name == EMBEDDED:
+        return await lifecycle.ensure_running(EmbeddedHome.default())
+    hosts = load_hosts()
+    if name not in hosts:
+        known = ", ".join(sorted([EMBEDDED, *hosts]))
+        raise UsageError(f"there is no host named {name!r}; known hosts: {known}", hint="add it to roost.toml")
+    return hosts[name]
+
+
+async def _ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:
+    answer: Reply = await session.call(request, timeout_s=timeout_s)
+    if not isinstance(answer, reply):
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.PROTOCOL,
+                message=f"the host answered {type(request).__name__} with {type(answer).__name__}",
+                hint="console and host differ; reconnect so that the host gets this release",
+            )
+        )
+    return answer
+
+
+def host_events(session: Session) -> AsyncIterator[LinkState | Event]:
+    """Changes of the link and everything that the host streams, in order."""
+    return session.events()
+
+
+async def watch(
+    session: Session,
+    *,
+    telemetry: bool = False,
+    logs: dict[str, int] | None = None,
+    progress: dict[str, int] | None = None,
+) -> None:
+    """Choose what `host_events` streams; logs by absolute byte offset, progress by sequence number. Jobs always stream."""
+    await session.watch(Watch(telemetry=telemetry, jobs=True, logs=logs or {}, progress=progress or {}))
+
+
+async def list_jobs(session: Session) -> list[Job]:
+    """All jobs of the host, newest first."""
+    return (await _ask(session, ListJobs(), JobList)).jobs
+
+
+async def get_job(session: Session, job_id: JobId) -> Job:
+    """One job as it is now."""
+    return (await _ask(session, GetJob(job_id=job_id), JobReply)).job
+
+
+async def stop_job(session: Session, job_id: JobId, *, reason: str, op_id: OpId | None = None) -> Job:
+    """Ask a job, and the jobs that it started, to stop."""
+    request = StopJob(job_id=job_id, op_id=op_id or new_op_id(), reason=reason)
+    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def read_log(session: Session, job_id: JobId, *, offset: int | None, limit: int) -> LogPage:
+    """Log bytes from an absolute offset; None means the last `limit` bytes."""
+    return await _ask(session, ReadLog(job_id=job_id, offset=offset, limit=limit), LogPage)
+
+
+async def read_progress(session: Session, job_id: JobId, *, after_seq: int = 0) -> list[ProgressRecord]:
+    """A page of progress records after `after_seq`; an empty list means that there are no more."""
+    return (await _ask(session, ReadProgress(job_id=job_id, after_seq=after_seq), ProgressPage)).records
+
+
+async def read_telemetry(session: Session) -> TelemetrySample:
+    """One fresh reading of the host."""
+    return await _ask(session, ReadTelemetry(), TelemetrySample)
+
+
+def run_document(source: str) -> str:
+    """The text of a run file: `source` is the path of a TOML file or the name of a preset on the host.
+
+    Raises UsageError for a file that is missing or no TOML.
+    """
+    path = Path(source)
+    if path.suffix != ".toml" and not path.exists():
+        return f"preset = {msgspec.json.encode(source).decode()}\n"
+    try:
+        text = path.read_text(encoding="utf-8")
+        tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"cannot read the run file {source}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{source} is not a TOML file: {error}") from error
+    return text
+
+
+async def plan_run(session: Session, document: str, overrides: dict[str, str] | None = None) -> RunPlan:
+    """Resolve a run on the host: every stage, command, byte and problem, with a fingerprint."""
+    return await _ask(session, PlanRun(document=document, overrides=overrides or {}), RunPlan, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = None) -> Job:
+    """Start the run of a plan as a job on the host; a plan with problems is refused."""
+    if plan.problems:
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.PRECONDITION,
+                message=f"run {plan.run.name} cannot start: " + "; ".join(plan.problems),
+                hint="mend what is named, or change the run file, then plan again",
+            )
+        )
+    request = StartJob(job_id=new_job_id(f"run-{plan.run.name}"), spec=RunSpec(run=plan.run), op_id=op_id or new_op_id())
+    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def follow_job(session: Session, job_id: JobId) -> AsyncIterator[Job | ProgressRecord | LinkState]:
+    """A job's changes and progress from its beginning until it is over; survives losses of the link, which it yields."""
+    job = await get_job(session, job_id)
+    yield job
+    if is_over(job.state):
+        return
+    await watch(session, progress={job_id: 0})
+    async with aclosing(session.events()) as events:
+        async for event in events:
+            match event:
+                case JobChanged(job=changed) if changed.job_id == job_id:
+                    yield changed
+                    if is_over(changed.state):
+                        return
+                case ProgressMade(job_id=source, record=record) if source == job_id:
+                    yield record
+                case Closed(error=error) if error is not None:
+                    raise HostError(error)
+                case Closed():
+                    return
+                case event if isinstance(event, LinkState):
+                    yield event
+                case _:
+                    pass
+
+
+async def read_verdict(session: Session, job_id: JobId) -> VerdictReport:
+    """The verdict of a run that reached it."""
+    return await _ask(session, ReadVerdict(job_id=job_id), VerdictReport)
+
+
+async def validate_mapping(session: Session, path: str) -> MappingReport:
+    """The state of a draft-vocabulary mapping on the host, with every finding."""
+    return await _ask(session, ValidateMapping(path=path), MappingReport, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def start_mapping_copy(
+    session: Session, source: str, destination: str, *, replace: bool = False, op_id: OpId | None = None
+) -> Job:
+    """Start a checked copy of a mapping as a job; a different destination is only replaced when told to."""
+    spec = MappingCopySpec(source=source, destination=destination, replace=replace)
+    request = StartJob(job_id=new_job_id("mapping-copy"), spec=spec, op_id=op_id or new_op_id())
+    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+def list_hosts() -> dict[str, HostConfig]:
+    """The hosts of roost.toml; the embedded host is always there besides."""
+    return load_hosts()
+
+
+async def trust_host(name: str, fingerprint: str) -> None:
+    """Accept the key of a host whose SHA-256 fingerprint a person has compared."""
+    await host_keys.trust(await _resolve(name), fingerprint)
+
+
+def prepare_embedded(report: Callable[[str], None]) -> None:
+    """Install what the embedded host needs: the engine's environment, the sample model, the conversations."""
+    prepare(EmbeddedHome.default(), report)
+
+
+async def stop_embedded() -> bool:
+    """Stop the embedded host's SSH server, whose jobs go on; False when it did not run."""
+    return await lifecycle.stop(EmbeddedHome.default())
+
+

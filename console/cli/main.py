@@ -1,0 +1,55 @@
+"""The `roost` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from console import operations
+from console.cli import embedded, hosts, jobs, run, telemetry, vocabulary
+from console.cli.options import Host
+
+app = typer.Typer(
+    name="roost",
+    help="Train EAGLE-3 drafters on a GPU host: serve, extract, build the vocabulary, train, measure. "
+    "Without a verb it opens the screen.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 connection, 4 timeout, 5 precondition, 6 confirmation needed, 130 interrupted.",
+    no_args_is_help=False,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("plan")(run.plan)
+app.command("run")(run.run)
+app.command("status")(jobs.status)
+app.command("wait")(jobs.wait)
+app.command("stop")(jobs.stop)
+app.command("jobs")(jobs.list_all)
+app.command("logs")(jobs.logs)
+app.command("telemetry")(telemetry.telemetry)
+app.add_typer(vocabulary.app, name="vocabulary")
+app.add_typer(hosts.app, name="hosts")
+app.add_typer(embedded.app, name="embedded")
+
+
+@app.callback(invoke_without_command=True)
+def screen(
+    context: typer.Context,
+    host: Host = operations.EMBEDDED,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
+) -> None:
+    """Open the screen on a host when no verb is given."""
+    if version:
+        from importlib.metadata import version as installed_version  # noqa: PLC0415 - only when asked for
+
+        sys.stdout.write(f"roost {installed_version('roost')}\n")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
+
+        raise typer.Exit(run_screen(host))
+
+
+def main() -> None:
+    """Entry point of the `roost` command."""
+    app()

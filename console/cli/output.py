@@ -1,0 +1,85 @@
+"""What leaves the command: documents on stdout, narration on stderr, exit codes.
+
+Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 connection, 4 timeout, 5 precondition, 6 confirmation needed,
+130 interrupted.
+"""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import typer
+
+from console.errors import ConsoleError
+from remote.protocol.errors import ErrorCode, ErrorInfo
+
+SCHEMA_VERSION = 1
+"""Raised when a document changes in a way that would break a reader."""
+
+EXIT_CODES = {
+    ErrorCode.FAILED: 1,
+    ErrorCode.USAGE: 2,
+    ErrorCode.NOT_FOUND: 2,
+    ErrorCode.CONNECTION: 3,
+    ErrorCode.PROTOCOL: 3,
+    ErrorCode.TIMEOUT: 4,
+    ErrorCode.CONFLICT: 5,
+    ErrorCode.PRECONDITION: 5,
+    ErrorCode.CONFIRMATION: 6,
+}
+
+EXIT_INTERRUPTED = 130
+
+_T = TypeVar("_T")
+
+
+def print_document(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
+    """One JSON document: `{"schema_version": 1, "<kind>": payload}`."""
+    document = msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload})
+    sys.stdout.write(msgspec.json.format(document, indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_record(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
+    """One line of an NDJSON stream."""
+    sys.stdout.write(msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload}).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """A line for a person, on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def narrate(text: str) -> None:
+    """A line about what is going on, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def report_error(info: ErrorInfo, *, as_json: bool) -> None:
+    """What happened, what to do next; in JSON mode the error document is what stdout holds."""
+    if as_json:
+        print_document("error", info)
+    narrate(f"roost: {info.message}")
+    if info.hint:
+        narrate(f"  hint: {info.hint}")
+    if info.next_command:
+        narrate(f"  next: {info.next_command}")
+
+
+def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:
+    """Run an operation; errors become their message and exit code, Ctrl-C becomes 130."""
+    try:
+        return asyncio.run(work)
+    except ConsoleError as error:
+        report_error(error.info, as_json=as_json)
+        raise typer.Exit(EXIT_CODES[error.info.code]) from error
+    except KeyboardInterrupt:
+        narrate("roost: interrupted; jobs on the host go on")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise typer.Exit(0) from None

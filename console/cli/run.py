@@ -1,0 +1,93 @@
+"""`roost plan` and `roost run`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from console import operations
+from console.cli.jobs import exit_code_of, follow_until_over
+from console.cli.options import ACTOR, Host, Json, Set, Timeout
+from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.text import plan_lines, verdict_lines
+from console.errors import ConsoleError, UsageError
+from remote.protocol.jobs import Finished, Job
+from remote.protocol.reports import RunPlan, VerdictReport
+
+RunFile = Annotated[str, typer.Argument(metavar="RUN", help="A run file (TOML) or the name of a preset, such as 'embedded'.")]
+
+
+def _overrides(settings: list[str]) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--set {setting!r} is not KEY=VALUE", hint="for example --set training.steps=20")
+        overrides[key] = value
+    return overrides
+
+
+def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], as_json: Json = False) -> None:  # noqa: B006, FBT002
+    """Show what a run would do on the host, without doing it."""
+
+    async def work() -> RunPlan:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.plan_run(session, operations.run_document(source), _overrides(settings))
+
+    result = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("plan", result)
+    else:
+        print_text("\n".join(plan_lines(result)))
+    if result.problems:
+        raise typer.Exit(5)
+
+
+def run(
+    source: RunFile,
+    host: Host = operations.EMBEDDED,
+    settings: Set = [],  # noqa: B006
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end and print the verdict.")] = False,  # noqa: FBT002
+    require: Annotated[
+        Literal["promote"] | None, typer.Option("--require", help="With --wait: exit 5 unless the verdict is this.")
+    ] = None,
+    timeout: Timeout = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Start a run on the host; it goes on without this command."""
+
+    async def work() -> tuple[Job, VerdictReport | None]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            planned = await operations.plan_run(session, operations.run_document(source), _overrides(settings))
+            job = await operations.start_run(session, planned)
+            narrate(f"started {job.job_id} on {host}")
+            if not wait:
+                return job, None
+            job = await follow_until_over(session, job.job_id, timeout_s=timeout)
+            return job, await _verdict(session, job)
+
+    if require and not wait:
+        raise typer.BadParameter("--require needs --wait")
+    job, verdict = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("run", {"job": job, "verdict": verdict})
+    elif verdict is not None:
+        print_text("\n".join(verdict_lines(verdict)))
+    else:
+        print_text(job.job_id)
+    if not wait:
+        return
+    code = exit_code_of(job)
+    if code == 0 and require is not None and (verdict is None or verdict.decision != require):
+        narrate(f"roost: the verdict is {verdict.decision if verdict else 'missing'}, required was {require}")
+        code = 5
+    raise typer.Exit(code)
+
+
+async def _verdict(session: operations.Session, job: Job) -> VerdictReport | None:
+    if not isinstance(job.state, Finished) or job.state.outcome != "succeeded":
+        return None
+    try:
+        return await operations.read_verdict(session, job.job_id)
+    except ConsoleError as error:
+        narrate(f"roost: {error.info.message}")
+        return None

@@ -1,0 +1,33 @@
+"""Fixtures that several packages share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def _default_engine_python() -> Path:
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    return data / "roost/embedded/engine/bin/python"
+
+
+_ENGINE_PYTHON = Path(os.environ.get("ROOST_ENGINE_PYTHON") or _default_engine_python())
+
+
+@pytest.fixture(scope="session")
+def engine_python() -> Path:
+    """The interpreter of the engine's environment; `make engine` installs it."""
+    if not _ENGINE_PYTHON.exists():
+        pytest.fail(f"no engine at {_ENGINE_PYTHON}: run `make engine`, or set ROOST_ENGINE_PYTHON")
+    return _ENGINE_PYTHON
+
+
+@pytest.fixture
+def embedded_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory of its own, so that a test's embedded host is not the developer's; returns `<data>/roost`."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "data/roost"
