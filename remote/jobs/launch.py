@@ -1,0 +1,55 @@
+"""Which module does the work of which spec, with which command, and how long it may take to stop."""
+
+import msgspec
+
+from remote.protocol.specs import (
+    EvaluationSpec,
+    ExtractionSpec,
+    MappingCopySpec,
+    RunSpec,
+    ServerSpec,
+    Spec,
+    TrainingSpec,
+    VocabularySpec,
+)
+
+
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The command of a job, and the seconds between SIGTERM and SIGKILL when it is stopped."""
+
+    agent: str
+    argv: list[str]
+    stop_grace_s: float
+    environment: dict[str, str] = {}
+
+
+_WORKERS: dict[type, tuple[str, str, float]] = {
+    ServerSpec: ("server", "remote.agents.server.worker", 60.0),
+    ExtractionSpec: ("extraction", "remote.agents.extraction.worker", 30.0),
+    VocabularySpec: ("vocabulary", "remote.agents.vocabulary.worker", 30.0),
+    MappingCopySpec: ("mapping_copy", "remote.agents.vocabulary.worker", 30.0),
+    TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
+    EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
+    RunSpec: ("run", "remote.pipeline.runner", 60.0),
+}
+
+
+def plan(spec: Spec, python: str) -> LaunchPlan:
+    """How `spec` is carried out by the interpreter `python`."""
+    agent, module, stop_grace_s = _WORKERS[type(spec)]
+    return LaunchPlan(agent=agent, argv=[python, "-m", module], stop_grace_s=stop_grace_s)
+
+
+def work_environment(*, root: str, directory: str, cookie: str, release: str) -> dict[str, str]:
+    """What every job finds in its environment, laid over the one that the link was started with.
+
+    `SPT_NOENV` keeps SGLang's setproctitle from wiping the environment that the cookie lives in.
+    """
+    return {
+        "ROOST_JOB_DIR": directory,
+        "ROOST_ROOT": root,
+        "ROOST_JOB": cookie,
+        "SPT_NOENV": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": release,
+    }

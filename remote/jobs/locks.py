@@ -1,0 +1,84 @@
+"""Kernel locks that say who is alive. They lie on local storage, never on the root's (maybe networked) volume. Standard library only.
+
+A lock is released by the kernel when its holder dies; losing the file in a restart is correct, for its holder is gone too.
+`/run/user/<uid>` and `/dev/shm` are no homes for them where the other is at hand: logging out may empty both.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from pathlib import Path
+
+_BASES = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108 - the directory below is checked for its owner and mode
+
+
+class NoLockDirectory(OSError):
+    """No local directory of this user for locks could be had."""
+
+
+class LockTimeout(OSError):
+    """Another process kept the lock for too long."""
+
+
+def lock_directory(root: Path) -> Path:
+    """The private (0700) local directory for the locks of `root`, made when missing; raises NoLockDirectory."""
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
+    refusals: list[str] = []
+    for base in _BASES:
+        home = base / f"roost-{os.getuid()}"
+        try:
+            _make_private(home)
+            _make_private(home / name)
+        except OSError as error:
+            refusals.append(str(error))
+        else:
+            return home / name
+    raise NoLockDirectory("no private local directory for locks: " + "; ".join(refusals))
+
+
+def _make_private(path: Path) -> None:
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise PermissionError(f"{path} is not a private directory of this user (remove it)")
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the exclusive lock on `path`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def take(path: Path, timeout_s: float) -> int:
+    """Take the exclusive lock on `path` and return its descriptor (closed on exec); raises LockTimeout.
+
+    It retries because `is_held` takes a shared lock for an instant.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + timeout_s
+    while not _try_exclusive(descriptor):
+        if time.monotonic() >= deadline:
+            os.close(descriptor)
+            raise LockTimeout(f"{path} is held by another process")
+        time.sleep(0.01)
+    return descriptor
+
+
+def _try_exclusive(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

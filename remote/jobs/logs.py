@@ -1,0 +1,122 @@
+"""Reading what the work writes: its log by absolute byte offset, its progress by sequence number."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from remote.protocol.codec import ProtocolError, decode_progress_record
+from remote.protocol.progress import ProgressRecord
+
+MAX_LOG_PAGE_BYTES = 256 << 10
+"""Base64 of a page stays far below the limit of a line."""
+
+MAX_PROGRESS_PAGE_BYTES = 512 << 10
+MAX_LAST_LINE_BYTES = 400
+_TAIL_BYTES = 4 << 10
+_READ_BYTES = 256 << 10
+
+
+class LogBytes(msgspec.Struct, frozen=True):
+    """Bytes `[offset, offset + len(data))` of a log whose readable range is `[start, size)`."""
+
+    offset: int
+    data: bytes
+    start: int
+    size: int
+
+
+def read_log(path: Path, offset: int | None, limit: int) -> LogBytes:
+    """At most `limit` bytes (and at most a page) from `offset`; None means the end of the log."""
+    limit = max(0, min(limit, MAX_LOG_PAGE_BYTES))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return LogBytes(0, b"", 0, 0)
+    try:
+        size = os.fstat(descriptor).st_size
+        at = max(0, size - limit) if offset is None else min(max(0, offset), size)
+        return LogBytes(at, os.pread(descriptor, limit, at), 0, size)
+    finally:
+        os.close(descriptor)
+
+
+def read_last_line(path: str) -> tuple[int, str]:
+    """The size of a log and its last line that is not blank, at most 400 bytes of it; (0, "") when there is none."""
+    size, tail = _read_tail(path, _TAIL_BYTES)
+    lines = tail.replace(b"\r", b"\n").split(b"\n")
+    line = next((text for text in reversed(lines) if text.strip()), b"").strip()
+    return size, line[:MAX_LAST_LINE_BYTES].decode(errors="replace")
+
+
+def read_last_progress(path: str) -> ProgressRecord | None:
+    """The last whole progress record that this release can read."""
+    span = _TAIL_BYTES
+    while True:
+        size, tail = _read_tail(path, span)
+        whole = tail[: tail.rfind(b"\n") + 1]
+        lines = whole.splitlines()
+        for line in reversed(lines if span >= size else lines[1:]):
+            record = _decode(line)
+            if record is not None:
+                return record
+        if span >= size or span > _READ_BYTES:
+            return None
+        span *= 8
+
+
+class ProgressReader:
+    """Reads the progress records of a job in order, from where it stopped the last time."""
+
+    def __init__(self, path: Path, after_seq: int) -> None:
+        self._path = path
+        self._after_seq = after_seq
+        self._offset = 0
+
+    def read(self, limit: int) -> list[ProgressRecord]:
+        """The next records, at most `limit` and at most half a mebibyte of them; empty when there are none yet."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return []
+        try:
+            return self._read(descriptor, limit)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int, limit: int) -> list[ProgressRecord]:
+        records: list[ProgressRecord] = []
+        taken = 0
+        while block := os.pread(descriptor, _READ_BYTES, self._offset):
+            whole = block[: block.rfind(b"\n") + 1]
+            if not whole and len(block) < _READ_BYTES:
+                break
+            for line in (whole or block).splitlines(keepends=True):
+                if len(records) >= limit or taken + len(line) > MAX_PROGRESS_PAGE_BYTES:
+                    return records
+                self._offset += len(line)
+                record = _decode(line)
+                if record is not None and record.seq > self._after_seq:
+                    records.append(record)
+                    taken += len(line)
+                    self._after_seq = record.seq
+        return records
+
+
+def _read_tail(path: str, span: int) -> tuple[int, bytes]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0, b""
+    try:
+        size = os.fstat(descriptor).st_size
+        return size, os.pread(descriptor, span, max(0, size - span))
+    finally:
+        os.close(descriptor)
+
+
+def _decode(line: bytes) -> ProgressRecord | None:
+    try:
+        return decode_progress_record(line)
+    except ProtocolError:
+        return None

@@ -1,0 +1,66 @@
+"""Starting a job's supervisor, detached from whoever asked for it."""
+
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+
+from remote.errors import Precondition, WorkFailed
+from remote.jobs import process, supervisor
+
+START_TIMEOUT_S = 30.0
+
+
+def spawn_supervisor(python: str, directory: Path, cookie: str) -> None:
+    """Start the supervisor of the job in `directory` and wait until the work's start is on record.
+
+    A supervisor that is still not there after half a minute is left to it: the job shows as starting. Raises WorkFailed
+    with the supervisor's own words when it could not start the work, Precondition when `python` cannot be run.
+    """
+    with (directory / "supervisor.log").open("ab") as log:
+        try:
+            child = subprocess.Popen(
+                [python, "-I", str(Path(supervisor.__file__).resolve()), str(directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env=_environment(cookie),
+            )
+        except OSError as error:
+            raise Precondition(
+                f"the interpreter {python} cannot be run: {error.strerror}", hint="Deploy to this host again."
+            ) from error
+    try:
+        answer = _read_answer(child)
+    finally:
+        if child.stdout is not None:
+            child.stdout.close()
+    child.wait()
+    if answer is not None and answer != supervisor.STARTED:
+        said = answer.decode(errors="replace").strip() or f"it died without a word; see {directory}/supervisor.log"
+        raise WorkFailed(f"the supervisor of {directory.name} could not start its work: {said}")
+
+
+def _read_answer(child: "subprocess.Popen[bytes]") -> bytes | None:
+    """What the supervisor says until it lets go; None when it says nothing in time."""
+    if child.stdout is None:
+        return None
+    answer = b""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while select.select([child.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        more = os.read(child.stdout.fileno(), 1 << 16)
+        if not more:
+            return answer
+        answer += more
+    return None
+
+
+def _environment(cookie: str) -> dict[str, str]:
+    """The caller's environment without the marks of the job that the caller itself may be."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _OWN_MARKS}
+    return {**inherited, process.SUPERVISOR_VARIABLE: cookie}
+
+
+_OWN_MARKS = (process.COOKIE_VARIABLE, process.SUPERVISOR_VARIABLE, "ROOST_JOB_DIR")

@@ -1,0 +1,252 @@
+"""The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from remote.errors import Conflict, NotFound, Precondition, UsageError, WorkFailed
+from remote.jobs import durable, launch, locks, logs, outcome, process, records, view
+from remote.jobs.launch import LaunchPlan
+from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StateRecord, StopRecord
+from remote.jobs.spawn import spawn_supervisor
+from remote.protocol.ids import is_job_id
+from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, is_over
+from remote.protocol.progress import ProgressRecord
+from remote.protocol.requests import LogPage
+from remote.protocol.specs import Spec
+
+_CHANGE_TIMEOUT_S = 120.0
+_KILL_TIMEOUT_S = 10.0
+
+
+class JobStore:
+    """All jobs below one root; safe to use from several threads and processes at once."""
+
+    def __init__(
+        self, root: Path, release: Path, python: str, *, plan: Callable[[Spec], LaunchPlan] | None = None
+    ) -> None:
+        self.root = root.expanduser().resolve()
+        self.release = release
+        self.python = python
+        self._plan: Callable[[Spec], LaunchPlan] = plan or partial(launch.plan, python=python)
+        self._jobs = self.root / "jobs"
+        self._ops = self.root / "ops"
+        for directory in (self.root, self._jobs, self._ops):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._locks = locks.lock_directory(self.root)
+        self._finished: dict[str, tuple[int, Job]] = {}
+
+    def start(self, job_id: str, spec: Spec, *, actor: str, op_id: str, run_id: str | None = None) -> Job:
+        """Start `spec` as `job_id`; the same name and spec again returns the job that is there.
+
+        Returns once the work's start is on disk. Raises Conflict when the name stands for another spec, Precondition when
+        the run that it belongs to is stopping, WorkFailed when it could not be started.
+        """
+        directory = self.directory(job_id)
+        with self._changing(job_id):
+            if not self._took_effect("start", op_id, job_id):
+                self._refuse_for_ending_run(run_id)
+                self._reserve(directory, spec)
+                if isinstance(self.get(job_id).state, Queued):
+                    cookie = self._write_launch(directory, spec, actor=actor, run_id=run_id)
+                    spawn_supervisor(self.python, directory, cookie)
+                self._remember("start", op_id, job_id, actor)
+        return self.get(job_id)
+
+    def stop(self, job_id: str, *, actor: str, op_id: str, reason: str, expected_revision: int | None = None) -> Job:
+        """Ask `job_id` to stop; a job that is over stays as it is. The jobs of a run end with it.
+
+        Raises NotFound, Conflict when the job is not at `expected_revision` any more, Precondition when it is not this
+        release's to touch. A job without a supervisor is ended here, which may take its whole grace.
+        """
+        with self._changing(job_id):
+            job = self.get(job_id)
+            if not self._took_effect("stop", op_id, job_id):
+                self._expect(job, expected_revision)
+                self._stop(job, actor=actor, reason=reason)
+                self._remember("stop", op_id, job_id, actor)
+        return self.get(job_id)
+
+    def get(self, job_id: str) -> Job:
+        """The job as it is now; raises NotFound."""
+        job = view.read_job(self.directory(job_id))
+        if job is None:
+            raise NotFound(
+                f"there is no job {job_id} below {self.root}",
+                hint="The list of jobs has the names.",
+                next_command="roost jobs",
+            )
+        return job
+
+    def list(self) -> list[Job]:
+        """All jobs, newest first; a finished job's directory is read once."""
+        names = [entry.name for entry in self._jobs.iterdir() if is_job_id(entry.name)]
+        found = [job for name in names if (job := self._read(name)) is not None]
+        return sorted(found, key=lambda job: (job.created_at, job.job_id), reverse=True)
+
+    def read_log(self, job_id: str, offset: int | None, limit: int) -> LogPage:
+        """At most `limit` bytes (and at most 256 KiB) of the log from an absolute offset, None for its end; raises NotFound."""
+        page = logs.read_log(self._existing(job_id) / "out.log", offset, limit)
+        return LogPage(job_id=job_id, offset=page.offset, data=page.data, start=page.start, size=page.size)
+
+    def read_progress(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> "list[ProgressRecord]":
+        """The progress records after `after_seq`, at most `limit` and half a mebibyte of them; raises NotFound."""
+        return logs.ProgressReader(self._existing(job_id) / "progress.jsonl", after_seq).read(limit)
+
+    def directory(self, job_id: str) -> Path:
+        """Where the job's records are; raises UsageError when it is no name for a job."""
+        if not is_job_id(job_id):
+            raise UsageError(f"{job_id!r} is no job id: lower-case letters, digits and dashes, at most 64 characters")
+        return self._jobs / job_id
+
+    def _existing(self, job_id: str) -> Path:
+        directory = self.directory(job_id)
+        if not (directory / "spec.json").exists():
+            self.get(job_id)
+        return directory
+
+    def _read(self, name: str) -> Job | None:
+        try:
+            ended = (self._jobs / name / "exit.json").stat().st_mtime_ns
+        except OSError:
+            return view.read_job(self._jobs / name)
+        known = self._finished.get(name)
+        if known is not None and known[0] == ended:
+            return known[1]
+        job = view.read_job(self._jobs / name)
+        if job is not None and view.is_settled(job):
+            self._finished[name] = (ended, job)
+        return job
+
+    @contextmanager
+    def _changing(self, job_id: str) -> Iterator[None]:
+        self.directory(job_id)
+        try:
+            lock = locks.take(self._locks / f"{job_id}.change", _CHANGE_TIMEOUT_S)
+        except locks.LockTimeout as error:
+            raise Conflict(
+                f"another change of {job_id} is under way: {error}", hint="Try again in a moment."
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _took_effect(self, kind: str, op_id: str, job_id: str) -> bool:
+        if not is_job_id(op_id):
+            raise UsageError(f"{op_id!r} is no operation id: lower-case letters, digits and dashes")
+        done = records.read_operation(self._ops, op_id)
+        if done is not None and (done.kind, done.job_id) != (kind, job_id):
+            raise Conflict(
+                f"operation {op_id} was already used by {done.actor} to {done.kind} {done.job_id}",
+                hint="Every change needs an operation id of its own.",
+            )
+        return done is not None
+
+    def _remember(self, kind: str, op_id: str, job_id: str, actor: str) -> None:
+        done = {"v": 1, "kind": kind, "job_id": job_id, "actor": actor, "at": time.time()}
+        durable.write_once(self._ops / f"{op_id}.json", records.encode(msgspec.convert(done, OperationRecord)))
+
+    def _refuse_for_ending_run(self, run_id: str | None) -> None:
+        if run_id is not None and (
+            (self.directory(run_id) / "stop.json").exists() or (self.directory(run_id) / "exit.json").exists()
+        ):
+            raise Precondition(f"the run {run_id} is stopping or over: it starts no more jobs")
+
+    def _reserve(self, directory: Path, spec: Spec) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        content = msgspec.json.format(msgspec.json.encode(spec), indent=1) + b"\n"
+        path = directory / "spec.json"
+        if not durable.write_once(path, content) and path.read_bytes() != content:
+            there = self.get(directory.name)
+            raise Conflict(
+                f"{directory.name} is already a job of another spec, started by {there.created_by}",
+                hint="Choose another name for this job.",
+                next_command=f"roost jobs show {directory.name}",
+            )
+
+    def _write_launch(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> str:
+        planned = self._plan(spec)
+        cookie = secrets.token_hex(16)
+        environment = launch.work_environment(
+            root=str(self.root), directory=str(directory), cookie=cookie, release=str(self.release)
+        )
+        record = LaunchRecord(
+            job_id=directory.name,
+            agent=planned.agent,
+            argv=planned.argv,
+            environment={**planned.environment, **environment},
+            cwd=str(directory),
+            cookie=cookie,
+            lock=str(self._locks / f"{directory.name}.lock"),
+            release=str(self.release),
+            created_at=time.time(),
+            created_by=actor,
+            run_id=run_id,
+            stop_grace_s=planned.stop_grace_s,
+        )
+        durable.write_once(directory / "launch.json", records.encode(record))
+        there = records.read_launch(directory)
+        return cookie if there is None else there.cookie
+
+    def _expect(self, job: Job, revision: int | None) -> None:
+        if revision is None or revision == job.revision:
+            return
+        stop = records.read_records(self.directory(job.job_id)).stop
+        by = job.created_by if stop is None else stop.requested_by
+        raise Conflict(
+            f"{job.job_id} changed since you looked (revision {revision}, now {job.revision}; last asked for by {by})",
+            hint="Look at the job again, then decide.",
+            next_command=f"roost status {job.job_id}",
+        )
+
+    def _stop(self, job: Job, *, actor: str, reason: str) -> None:
+        directory = self.directory(job.job_id)
+        match job.state:
+            case Finished() | Lost():
+                return
+            case Quarantined(reason=why):
+                raise Precondition(f"{job.job_id} is quarantined and not touched: {why}")
+            case Foreign(incarnation=other):
+                raise Precondition(f"{job.job_id} belongs to another incarnation of this host ({other}): stop it there")
+            case _:
+                stop = StopRecord(requested_by=actor, requested_at=time.time(), reason=reason)
+                durable.write_once(directory / "stop.json", records.encode(stop))
+        if isinstance(job.state, Queued):
+            self._record_stopped(directory, "before it was started")
+        elif isinstance(job.state, Orphaned):
+            self._end_orphan(directory)
+            self._stop_children(job.job_id)
+
+    def _end_orphan(self, directory: Path) -> None:
+        found = records.read_records(directory)
+        if found.launch is None or found.start is None:
+            return
+        members = partial(process.find_members, found.start.cookie, found.start.pid)
+        survivors = process.sweep(members, gentle_s=found.launch.stop_grace_s, hard_s=_KILL_TIMEOUT_S)
+        if survivors:
+            pids = [survivor.pid for survivor in survivors]
+            rev = 1 if found.state is None else found.state.rev + 1
+            state = StateRecord(v=1, rev=rev, phase="unkillable", since=time.time(), pids=pids)
+            durable.replace(directory / "state.json", records.encode(state))
+            raise WorkFailed(f"processes {pids} of {directory.name} survived SIGKILL: this host needs to be recycled")
+        self._record_stopped(directory, "its supervisor was gone, so its exit code is unknown")
+
+    def _record_stopped(self, directory: Path, circumstance: str) -> None:
+        stop = durable.read_json(directory / "stop.json") or {}
+        reason = f"{outcome.stop_reason(stop)} ({circumstance})"
+        ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
+        durable.write_once(directory / "exit.json", records.encode(ended))
+
+    def _stop_children(self, run_id: str) -> None:
+        """What a run's supervisor does when its work ends, for a run that has none any more."""
+        for job in self.list():
+            if job.run_id == run_id and not is_over(job.state):
+                with self._changing(job.job_id):
+                    self._stop(job, actor="host", reason=f"its run {run_id} has ended")

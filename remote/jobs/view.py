@@ -1,0 +1,122 @@
+"""A job as consoles see it, put together from its directory."""
+
+import time
+from pathlib import Path
+
+from remote.jobs import locks, logs, process, records
+from remote.jobs.records import LaunchRecord, Records, StartRecord, UnreadableRecord
+from remote.jobs.state import Observation, derive_state, revision_of
+from remote.protocol.codec import ProtocolError, decode_spec
+from remote.protocol.jobs import Finished, Job, JobState, Quarantined
+from remote.protocol.specs import Spec
+
+_SETTLE_ATTEMPTS = 3
+
+
+def read_job(directory: Path) -> Job | None:
+    """The job in `directory`; None when nothing was ever reserved there."""
+    content = records.read_bytes(f"{directory}/spec.json")
+    if content is None:
+        return None
+    try:
+        spec = decode_spec(content)
+        found, lock_held = _settle(directory)
+    except (ProtocolError, UnreadableRecord) as error:
+        return _quarantined(directory, str(error))
+    created_at = _created_at(directory, found.launch)
+    return _assemble(directory, spec, found, _state(found, lock_held=lock_held, created_at=created_at), created_at)
+
+
+def is_settled(job: Job) -> bool:
+    """Whether a job's directory will not change any more, so that reading it once is enough."""
+    return isinstance(job.state, Finished)
+
+
+def _settle(directory: Path) -> tuple[Records, bool]:
+    """Records and lock of one moment: read again when the lock changed hands while the records were read."""
+    launch = records.read_launch(directory)
+    path = None if launch is None else Path(launch.lock)
+    found = records.read_records(directory)
+    if path is None or found.exit is not None:
+        return found, False
+    held = _has_supervisor(path, found.start)
+    for _ in range(_SETTLE_ATTEMPTS):
+        found = records.read_records(directory)
+        before, held = held, _has_supervisor(path, found.start)
+        if before == held:
+            break
+    return found, held
+
+
+def _has_supervisor(lock: Path, start: StartRecord | None) -> bool:
+    """The lock says it; where someone cleaned the lock's directory, the supervisor's identity does."""
+    if locks.is_held(lock):
+        return True
+    return (
+        start is not None
+        and start.incarnation == process.incarnation()
+        and not lock.exists()
+        and process.is_alive(start.supervisor_pid, start.supervisor_start_time)
+    )
+
+
+def _state(found: Records, *, lock_held: bool, created_at: float) -> JobState:
+    start = found.start
+    return derive_state(
+        Observation(
+            records=found,
+            lock_held=lock_held,
+            alive=start is not None and process.is_alive(start.pid, start.start_time),
+            incarnation=process.incarnation(),
+            created_at=created_at,
+            now=time.time(),
+        )
+    )
+
+
+def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, created_at: float) -> Job:
+    launch = found.launch
+    log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+    progress = logs.read_last_progress(f"{directory}/progress.jsonl")
+    return Job(
+        job_id=directory.name,
+        agent="unknown" if launch is None else launch.agent,
+        state=state,
+        revision=revision_of(found),
+        created_at=created_at,
+        created_by="unknown" if launch is None else launch.created_by,
+        command=[] if launch is None else launch.argv,
+        spec=spec,
+        run_id=None if launch is None else launch.run_id,
+        log_size=log_size,
+        last_line=last_line,
+        progress_seq=0 if progress is None else progress.seq,
+        last_progress=progress,
+        result=records.read_result(directory),
+    )
+
+
+def _quarantined(directory: Path, reason: str) -> Job:
+    try:
+        launch = records.read_launch(directory)
+    except UnreadableRecord:
+        launch = None
+    log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+    return Job(
+        job_id=directory.name,
+        agent="unknown" if launch is None else launch.agent,
+        state=Quarantined(reason=reason),
+        revision=1,
+        created_at=_created_at(directory, launch),
+        created_by="unknown" if launch is None else launch.created_by,
+        command=[] if launch is None else launch.argv,
+        run_id=None if launch is None else launch.run_id,
+        log_size=log_size,
+        last_line=last_line,
+    )
+
+
+def _created_at(directory: Path, launch: LaunchRecord | None) -> float:
+    if launch is not None:
+        return launch.created_at
+    return records.modified_at(f"{directory}/spec.json") or 0.0
