@@ -17,7 +17,9 @@ class Hello(Message, frozen=True, kw_only=True):
 
 
 class ListJobs(Message, frozen=True, kw_only=True):
-    """All jobs, newest first -> `JobList`."""
+    """All jobs, newest first, after leaving out the newest `skip` -> `JobList`."""
+
+    skip: int = 0
 
 
 class GetJob(Message, frozen=True, kw_only=True):
@@ -130,9 +132,10 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 
 class JobList(Message, frozen=True, kw_only=True):
-    """All jobs, newest first."""
+    """Jobs, newest first; `omitted` older ones did not fit into a line: ask again with `skip`."""
 
     jobs: list[Job]
+    omitted: int = 0
 
 
 class JobReply(Message, frozen=True, kw_only=True):
