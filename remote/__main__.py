@@ -1,0 +1,52 @@
+"""What runs on the host by hand or over SSH: `python -m remote link | jobs | version`."""
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+
+import msgspec
+
+from remote.errors import RoostError
+from remote.jobs.store import JobStore
+from remote.link.server import run_link
+from remote.protocol.version import PROTOCOL_VERSION
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Carry out one verb; the process's exit code."""
+    options = _parser().parse_args(arguments)
+    if options.verb == "version":
+        _write({"protocol": PROTOCOL_VERSION, "python": platform.python_version()})
+        return 0
+    try:
+        store = JobStore(options.root, Path(__file__).resolve().parents[1], sys.executable)
+        if options.verb == "link":
+            run_link(store, options.actor)
+        else:
+            _write(msgspec.to_builtins(store.list()))
+    except (RoostError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m remote", description="The host side of Roost.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("version", help="the protocol that this release speaks, as JSON")
+    rooted = argparse.ArgumentParser(add_help=False)
+    rooted.add_argument("--root", type=Path, required=True, help="Roost's directory on this host")
+    verbs.add_parser("jobs", parents=[rooted], help="all jobs, newest first, as JSON")
+    link = verbs.add_parser("link", parents=[rooted], help="serve one console on standard input and output")
+    link.add_argument("--actor", default="unknown", help="who asks, until the console says so itself")
+    return parser
+
+
+def _write(document: object) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Readings of the host for one link: one sampler, because its rates are differences between its own readings."""
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from remote.jobs.store import JobStore
+from remote.protocol.jobs import Job, is_over
+from remote.protocol.progress import ServerReady
+from remote.protocol.telemetry import TelemetrySample
+
+if TYPE_CHECKING:
+    from remote.telemetry.engine import EngineEndpoint
+    from remote.telemetry.sampler import Sampler
+
+_FIRST_INTERVAL_S = 0.5
+
+
+class TelemetrySource:
+    """Takes readings, one at a time."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self._sampler: Sampler | None = None
+        self._turn = threading.Lock()
+        self._ready: dict[str, tuple[int, ServerReady | None]] = {}
+
+    def read(self) -> TelemetrySample:
+        """A reading; the first takes half a second longer, for rates need two."""
+        with self._turn:
+            sampler = self._sampler = self._sampler or self._open_sampler()
+            return sampler.sample()
+
+    def _open_sampler(self) -> "Sampler":
+        """Imported at the first reading: a link that only asks for jobs opens without NVML and psutil."""
+        from remote.telemetry.sampler import Sampler  # noqa: PLC0415
+
+        sampler = Sampler(self._store.root, self._endpoints)
+        sampler.sample()
+        time.sleep(_FIRST_INTERVAL_S)
+        return sampler
+
+    def _endpoints(self) -> "list[EngineEndpoint]":
+        from remote.telemetry.engine import EngineEndpoint  # noqa: PLC0415
+
+        servers = [job for job in self._store.list() if job.agent == "server" and not is_over(job.state)]
+        found = [(job.job_id, self._ready_server(job)) for job in servers]
+        return [
+            EngineEndpoint(job_id=job_id, engine=ready.engine, url=ready.url)
+            for job_id, ready in found
+            if ready is not None
+        ]
+
+    def _ready_server(self, job: Job) -> ServerReady | None:
+        known = self._ready.get(job.job_id)
+        if known is None or known[0] != job.progress_seq:
+            events = [record.event for record in self._store.read_progress(job.job_id)]
+            latest = next((event for event in reversed(events) if isinstance(event, ServerReady)), None)
+            known = self._ready[job.job_id] = (job.progress_seq, latest)
+        return known[1]
