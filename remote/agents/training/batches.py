@@ -1,0 +1,81 @@
+"""Which tokens are trained on together, pure: windows of the store's samples, and their order by seed and epoch."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_NEIGHBOURS = 64
+"""Windows that are sorted by length together: little padding, and still a shuffled order."""
+
+_HELD_OUT_SHARE = 20
+_HELD_OUT_MOST = 64
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tokens `[start, stop)` of a sample of the store."""
+
+    sample: int
+    start: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        """Tokens in the window."""
+        return self.stop - self.start
+
+
+def cut_windows(sample: int, loss_mask: Sequence[bool], sequence_length: int) -> list[Window]:
+    """A sample cut into windows of at most `sequence_length` tokens, without those that have nothing to learn from.
+
+    The first token of a window is no target of its own window, so a window counts only by the mask after it.
+    """
+    windows: list[Window] = []
+    for start in range(0, len(loss_mask), sequence_length):
+        stop = min(start + sequence_length, len(loss_mask))
+        if any(loss_mask[start + 1 : stop]):
+            windows.append(Window(sample, start, stop))
+    return windows
+
+
+def held_out_samples(samples: int) -> int:
+    """How many samples at the end of the store are kept from training to measure on: a twentieth, at most 64."""
+    return min(_HELD_OUT_MOST, samples // _HELD_OUT_SHARE)
+
+
+def _pack(windows: list[Window], batch_tokens: int) -> list[list[Window]]:
+    batches: list[list[Window]] = []
+    batch: list[Window] = []
+    for window in windows:
+        if batch and (len(batch) + 1) * window.length > batch_tokens:
+            batches.append(batch)
+            batch = []
+        batch.append(window)
+    return [*batches, batch] if batch else batches
+
+
+def plan_epoch(windows: Sequence[Window], *, batch_tokens: int, seed: int, epoch: int) -> list[list[Window]]:
+    """All windows once, in batches whose padded size is at most `batch_tokens` (a longer window is a batch alone).
+
+    The order depends on `seed` and `epoch` alone.
+    """
+    source = random.Random(f"{seed}/{epoch}")  # noqa: S311 - an order, not a secret
+    order = list(windows)
+    source.shuffle(order)
+    batches: list[list[Window]] = []
+    for first in range(0, len(order), _NEIGHBOURS):
+        batches += _pack(sorted(order[first : first + _NEIGHBOURS], key=lambda window: window.length), batch_tokens)
+    source.shuffle(batches)
+    return batches
+
+
+def batches_from(windows: Sequence[Window], *, batch_tokens: int, seed: int, first: int) -> Iterator[list[Window]]:
+    """The endless sequence of batches, epoch after epoch, from batch number `first` on; the same whoever resumes it."""
+    epoch = 0
+    passed = 0
+    while True:
+        batches = plan_epoch(windows, batch_tokens=batch_tokens, seed=seed, epoch=epoch)
+        if passed + len(batches) > first:
+            yield from batches[max(0, first - passed) :]
+        passed += len(batches)
+        epoch += 1

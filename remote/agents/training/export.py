@@ -1,0 +1,77 @@
+"""The trained drafter as a checkpoint that SGLang's `LlamaForCausalLMEagle3` serves (`models/llama_eagle3.py`, 0.5.23)."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.target import TargetConfig
+from remote.engines.layer_ids import to_sglang
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class ExportedMapping:
+    """The draft vocabulary in the checkpoint: `d2t` int64 [D] offsets (target id = draft id + offset), `t2d` bool [V]."""
+
+    d2t: Tensor
+    t2d: Tensor
+
+
+def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list[int], dtype: str) -> dict[str, Any]:
+    """`config.json` of the drafter; `layer_ids` are Hugging Face ids and leave in SGLang's numbering of the target."""
+    served = to_sglang(layer_ids, architecture=target.architecture, num_hidden_layers=target.num_hidden_layers)
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "num_hidden_layers": 1,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_attention_heads": shape.num_attention_heads,
+        "num_key_value_heads": shape.num_key_value_heads,
+        "head_dim": shape.head_dim,
+        "vocab_size": shape.vocab_size,
+        "draft_vocab_size": shape.draft_vocab_size,
+        "max_position_embeddings": shape.max_position_embeddings,
+        "rms_norm_eps": shape.rms_norm_eps,
+        "rope_theta": shape.rope_theta,
+        "rope_scaling": None,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "torch_dtype": dtype,
+        "num_aux_hidden_states": shape.aux_layers,
+        "fc_norm": shape.normalise_aux,
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": served, "use_aux_hidden_state": True},
+        **target.token_ids,
+    }
+
+
+def checkpoint_tensors(drafter: Drafter, mapping: ExportedMapping, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The drafter's weights and the mapping, under the names that they are served by."""
+    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in drafter.state_dict().items()}
+    return {**tensors, "d2t": mapping.d2t.cpu().contiguous(), "t2d": mapping.t2d.cpu().contiguous()}
+
+
+def write_checkpoint(
+    directory: Path, drafter: Drafter, mapping: ExportedMapping, *, target: TargetConfig, layer_ids: list[int]
+) -> list[str]:
+    """Write `config.json` and `model.safetensors` into `directory`; returns their names.
+
+    Weights are bfloat16 unless the target itself is float32 (the engine casts them to its own dtype).
+    """
+    dtype = "float32" if target.dtype == "float32" else "bfloat16"
+    config = drafter_config(drafter.shape, target, layer_ids=layer_ids, dtype=dtype)
+    tensors = checkpoint_tensors(drafter, mapping, getattr(torch, dtype))
+    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    (directory / CONFIG).write_text(json.dumps(config, indent=1) + "\n")
+    return [CONFIG, WEIGHTS]

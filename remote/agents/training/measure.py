@@ -1,0 +1,68 @@
+"""How well a drafter would do in serving, measured on stored text: greedy speculation walked along the target's own tokens.
+
+While a chain of proposals is right its inputs are the stored tokens themselves, so the teacher-forced steps give exactly
+the accepted length at every index; a walk over them counts verifications as the engine would.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from remote.agents.training.model import Drafter, StepCache
+from remote.agents.training.numerics import shift_left
+from remote.agents.training.objective import Batch
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """`length`: tokens per verification, the bonus token included; `accuracy` of each draft position; `tokens` walked."""
+
+    length: float
+    accuracy: list[float]
+    tokens: int
+
+
+def correct_drafts(drafter: Drafter, batch: Batch, draft_ids: Tensor, steps: int) -> Tensor:
+    """Whether draft step k at index t says the stored token t+2+k: bool [steps, B, T]."""
+    hidden = drafter.fuse(batch.aux)
+    ids = shift_left(batch.input_ids)
+    cache = StepCache()
+    correct: list[Tensor] = []
+    for _ in range(steps):
+        hidden = drafter.step(ids, hidden, cache)
+        ids = shift_left(ids)
+        correct.append(draft_ids[drafter.logits(hidden).argmax(-1)] == ids)
+    return torch.stack(correct)
+
+
+def walk(accepted: list[int]) -> tuple[int, int]:
+    """Tokens and verifications when index t accepts `accepted[t]` proposals and each verification adds one token more."""
+    place = verifications = 0
+    while place < len(accepted):
+        place += accepted[place] + 1
+        verifications += 1
+    return min(place, len(accepted)), verifications
+
+
+@torch.no_grad()
+def measure_acceptance(
+    drafter: Drafter, batches: Iterable[Batch], draft_ids: Tensor, *, steps: int
+) -> Acceptance | None:
+    """Walk the masked tokens of `batches` with `steps` proposals a verification; None where there is nothing to walk."""
+    tokens = verifications = 0
+    right = torch.zeros(steps, dtype=torch.int64)
+    for batch in batches:
+        correct = correct_drafts(drafter, batch, draft_ids, steps).cpu()
+        accepted = correct.long().cumprod(0).sum(0)
+        fed = shift_left(batch.loss_mask)
+        predicted = (fed & shift_left(fed)).cpu()
+        right += (correct & predicted).sum((1, 2))
+        for row, places in zip(accepted, predicted, strict=True):
+            walked = walk(row[places].tolist())
+            tokens += walked[0]
+            verifications += walked[1]
+    if verifications == 0:
+        return None
+    return Acceptance(tokens / verifications, (right / tokens).tolist(), tokens)

@@ -1,0 +1,137 @@
+"""EAGLE-3's objective: the drafter is unrolled over its own hidden states and compared with the target at each step.
+
+Index t of a row sees aux state t and the embedding of token t+1, and predicts token t+2 from the target's final state t+1;
+at draft step k everything but the hidden state moves k further. Shapes: B rows, T tokens, N positions that may count.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from remote.agents.training.model import Drafter, StepCache
+from remote.agents.training.numerics import shift_left
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """Three choices on which trainers differ.
+
+    `shift_mask`: the loss mask moves with the token ids (index t counts by the mask of token t+1), or stays.
+    `denominator`: each step's sum is divided by the positions that count in it ("valid") or by B * T ("all").
+    `out_of_vocabulary`: positions whose target argmax is outside the draft vocabulary are left out ("drop") or kept.
+    """
+
+    shift_mask: bool = True
+    denominator: Literal["valid", "all"] = "valid"
+    out_of_vocabulary: Literal["drop", "keep"] = "drop"
+
+
+SPECFORGE = LossOptions(shift_mask=False, denominator="all", out_of_vocabulary="drop")
+"""The choices of SpecForge 0.2.0 and EAGLE."""
+
+SPECULATORS = LossOptions(shift_mask=True, denominator="valid", out_of_vocabulary="keep")
+"""The choices of speculators 0.9.0; its KL is the cross-entropy here less the target's entropy."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of tokens, padded at the right: ids int64 [B, T], loss mask bool [B, T], aux [B, T, L * H], final [B, T, H].
+
+    `argmax` int64 [B, T] is the target's choice after each token, where it is known already.
+    """
+
+    input_ids: Tensor
+    loss_mask: Tensor
+    aux: Tensor
+    final: Tensor
+    argmax: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the target says at each masked position, in the coordinates of the shifted rows.
+
+    `row`, `index` int64 [N]; `probabilities` float32 [N, D]: softmax over the draft vocabulary alone; `tokens` int64 [N]:
+    argmax over the whole vocabulary; `in_vocabulary` bool [N]: whether the drafter can say that token.
+    """
+
+    row: Tensor
+    index: Tensor
+    probabilities: Tensor
+    tokens: Tensor
+    in_vocabulary: Tensor
+
+
+class Teacher:
+    """The target's head: its distribution over the draft vocabulary, and its choice among all tokens in chunks."""
+
+    def __init__(self, head: Tensor, t2d: Tensor, *, chunk_tokens: int = 256) -> None:
+        self.head = head
+        self.t2d = t2d
+        self.draft_head = head[t2d]
+        self.chunk_tokens = chunk_tokens
+
+    @torch.no_grad()
+    def argmax(self, final: Tensor) -> Tensor:
+        """The likeliest token int64 [n] after each of the final states [n, H]; at most a chunk of full logits exists."""
+        chunks = [
+            functional.linear(chunk.to(self.head.dtype), self.head).argmax(-1)
+            for chunk in final.split(self.chunk_tokens)
+        ]
+        return torch.cat(chunks) if chunks else torch.empty(0, dtype=torch.int64, device=final.device)
+
+    @torch.no_grad()
+    def targets(self, batch: Batch, options: LossOptions) -> Targets:
+        """What the drafter is to imitate in `batch`."""
+        mask = shift_left(batch.loss_mask) if options.shift_mask else batch.loss_mask
+        row, index = mask.nonzero(as_tuple=True)
+        final = shift_left(batch.final)[row, index]
+        tokens = self.argmax(final) if batch.argmax is None else shift_left(batch.argmax)[row, index]
+        logits = functional.linear(final.to(self.head.dtype), self.draft_head).float()
+        return Targets(row, index, logits.softmax(-1), tokens, self.t2d[tokens])
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """One draft step: its loss, how many of the positions that count were right, and how many masked positions there are.
+
+    `counted_right` of `counted` are those of the loss; `right` of `masked` also count unspeakable targets, as wrong.
+    """
+
+    loss: Tensor
+    right: Tensor
+    counted: int
+    masked: int
+
+
+def unroll(
+    drafter: Drafter, batch: Batch, targets: Targets, draft_ids: Tensor, *, steps: int, options: LossOptions
+) -> list[StepOutcome]:
+    """Run `steps` draft steps on `batch`, each on the hidden states of the one before.
+
+    `draft_ids` int64 [D] are the target's ids of the draft vocabulary.
+    """
+    places = targets.in_vocabulary if options.out_of_vocabulary == "drop" else torch.ones_like(targets.in_vocabulary)
+    hidden = drafter.fuse(batch.aux)
+    ids = batch.input_ids
+    cache = StepCache()
+    outcomes: list[StepOutcome] = []
+    for step in range(steps):
+        ids = shift_left(ids)
+        hidden = drafter.step(ids, hidden, cache)
+        reachable = targets.index >= step
+        number = (places & reachable).nonzero().squeeze(-1)
+        logits = drafter.logits(hidden[targets.row[number], targets.index[number] - step]).float()
+        total = -(targets.probabilities[number] * functional.log_softmax(logits, dim=-1)).sum()
+        denominator = max(len(number), 1) if options.denominator == "valid" else batch.input_ids.numel()
+        right = (draft_ids[logits.argmax(-1)] == targets.tokens[number]).sum()
+        outcomes.append(StepOutcome(total / denominator, right, len(number), int(reachable.sum())))
+    return outcomes
+
+
+def total_loss(outcomes: list[StepOutcome], decay: float) -> Tensor:
+    """The steps' losses, the k-th weighted by `decay ** k`."""
+    return torch.stack([outcome.loss * decay**step for step, outcome in enumerate(outcomes)]).sum()
