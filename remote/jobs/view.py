@@ -21,10 +21,10 @@ def read_job(directory: Path) -> Job | None:
     try:
         spec = decode_spec(content)
         found, lock_held = _settle(directory)
-    except (ProtocolError, UnreadableRecord) as error:
+        created_at = _created_at(directory, found.launch)
+        return _assemble(directory, spec, found, _state(found, lock_held=lock_held, created_at=created_at), created_at)
+    except (ProtocolError, UnreadableRecord, OSError) as error:
         return _quarantined(directory, str(error))
-    created_at = _created_at(directory, found.launch)
-    return _assemble(directory, spec, found, _state(found, lock_held=lock_held, created_at=created_at), created_at)
 
 
 def is_settled(job: Job) -> bool:
@@ -99,9 +99,12 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
 def _quarantined(directory: Path, reason: str) -> Job:
     try:
         launch = records.read_launch(directory)
-    except UnreadableRecord:
+    except (UnreadableRecord, OSError):
         launch = None
-    log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+    try:
+        log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+    except OSError:
+        log_size, last_line = 0, ""
     return Job(
         job_id=directory.name,
         agent="unknown" if launch is None else launch.agent,
