@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}$"
+_PATTERN = r"^[a-z0-9][a-z0-9-]{0,63}\Z"
 
 JobId = Annotated[str, msgspec.Meta(pattern=_PATTERN)]
 """The name of a job and of its directory: lower-case letters, digits and dashes, at most 64 characters."""

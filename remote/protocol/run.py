@@ -121,7 +121,7 @@ class VerdictConfig(Config, frozen=True, kw_only=True):
 class RunConfig(Config, frozen=True, kw_only=True):
     """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`)."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z")]
     target: TargetConfig
     data: DataConfig
     engine: EngineConfig

@@ -1,0 +1,388 @@
+"""One instance of every message, with every optional field filled in: the source of the golden files."""
+
+from remote.protocol import errors, frames, jobs, progress, reports, requests, run, specs, telemetry
+from remote.protocol.base import Message
+
+JOB_ID = "training-260718-101500-ab12"
+OP_ID = "0123456789abcdef"
+T0 = 1_784_367_300.25
+
+ENGINE = run.EngineConfig(
+    python="/opt/engine/bin/python",
+    device="cpu",
+    dtype="float32",
+    attention_backend="torch_native",
+    tensor_parallel_size=1,
+    memory_fraction=0.5,
+    context_length=2048,
+    max_running_requests=4,
+    flags={"disable-overlap-schedule": True, "stop-words": ["a", "b"], "watchdog": 60},
+    environment={"OMP_NUM_THREADS": "2"},
+    ready_timeout_s=600.0,
+)
+EXTRACTION = run.ExtractionConfig(layer_ids=[2, 15, 27], concurrency=4, shard_bytes=1 << 20)
+VOCABULARY = run.VocabularyConfig(draft_vocab_size=32000, source="/data/mapping", minimum_coverage=0.9)
+TRAINING = run.TrainingConfig(drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu")
+SPECULATION = run.SpeculationConfig(num_steps=3, top_k=1, draft_tokens=4)
+EVALUATION = run.EvaluationConfig(prompts=20, max_tokens=64, attention_backend="torch_native")
+RUN = run.RunConfig(
+    name="embedded",
+    target=run.TargetConfig(model="models/target", revision="main"),
+    data=run.DataConfig(train="train.jsonl", evaluation="eval.jsonl", max_samples=64, max_length=512),
+    engine=ENGINE,
+    extraction=EXTRACTION,
+    vocabulary=VOCABULARY,
+    training=TRAINING,
+    directory="runs/embedded",
+    speculation=SPECULATION,
+    evaluation=EVALUATION,
+    verdict=run.VerdictConfig(minimum_speedup=1.05, minimum_acceptance_length=1.4),
+)
+CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
+DRAFTER = specs.DrafterServing(model="/runs/embedded/drafter", speculation=SPECULATION)
+MAPPING_COPY = specs.MappingCopySpec(source="/data/mapping", destination="/data/copy", replace=True)
+SPECS = [
+    specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER),
+    specs.ExtractionSpec(
+        url="http://127.0.0.1:30000",
+        capture=CAPTURE,
+        target_model="/models/target",
+        conversations="/data/train.jsonl",
+        store="/runs/embedded/store",
+        extraction=EXTRACTION,
+        max_length=512,
+        fingerprint="f" * 64,
+        max_samples=64,
+    ),
+    specs.VocabularySpec(
+        store="/runs/embedded/store",
+        target_model="/models/target",
+        mapping="/runs/embedded/mapping",
+        vocabulary=VOCABULARY,
+        fingerprint="f" * 64,
+    ),
+    MAPPING_COPY,
+    specs.TrainingSpec(
+        store="/runs/embedded/store",
+        mapping="/runs/embedded/mapping",
+        target_model="/models/target",
+        drafter="/runs/embedded/drafter",
+        checkpoints="/runs/embedded/checkpoints",
+        training=TRAINING,
+        fingerprint="f" * 64,
+    ),
+    specs.EvaluationSpec(
+        arm="drafter",
+        url="http://127.0.0.1:30000",
+        target_model="/models/target",
+        prompts="/data/eval.jsonl",
+        report="/runs/embedded/evaluation-drafter",
+        evaluation=EVALUATION,
+        fingerprint="f" * 64,
+        reference="/runs/embedded/evaluation-baseline",
+    ),
+    specs.RunSpec(run=RUN),
+]
+
+STAGE_STATES = [
+    progress.StagePending(),
+    progress.StageRunning(since=T0, job_id=JOB_ID, fraction=0.25, eta_s=90.0, detail="step 25 of 100"),
+    progress.StageDone(started_at=T0, ended_at=T0 + 60, detail="100 steps"),
+    progress.StageSkipped(detail="a valid store for the same inputs is there"),
+    progress.StageFailed(started_at=T0, ended_at=T0 + 60, reason="the disk is full"),
+]
+STEP = progress.StepLogged(
+    step=10,
+    total_steps=100,
+    loss=3.25,
+    accuracy=[0.5, 0.375, 0.25],
+    learning_rate=1e-4,
+    gradient_norm=0.75,
+    tokens_per_s=1024.0,
+    input_wait_fraction=0.0625,
+)
+EVENTS = [
+    progress.StageChanged(stage="training", state=STAGE_STATES[1]),
+    progress.ServerPhase(phase="loading_weights", elapsed_s=12.5),
+    progress.ServerReady(
+        url="http://127.0.0.1:30000",
+        engine="sglang",
+        engine_version="0.5.23",
+        model="/models/target",
+        pid=4242,
+        startup_s=31.5,
+    ),
+    progress.ExtractionAdvanced(
+        samples_done=10, samples_total=64, tokens_done=4096, bytes_written=1 << 22, tokens_per_s=512.0
+    ),
+    progress.ShardWritten(shard="shard-00000.safetensors", samples=10, tokens=4096, bytes=1 << 22),
+    progress.MappingBuilt(draft_vocab_size=32000, target_vocab_size=163840, coverage=0.96875),
+    progress.FilesCopied(bytes_done=256128, bytes_total=843006),
+    STEP,
+    progress.CheckpointSaved(step=100, path="/runs/embedded/checkpoints/step-100", bytes=1 << 24),
+    progress.ArmAdvanced(
+        arm="drafter", prompts_done=5, prompts_total=20, decode_tokens_per_s=48.5, acceptance_length=1.75
+    ),
+    progress.Note(level="warning", text="the learning rate was lowered"),
+]
+RECORD = progress.ProgressRecord(seq=7, at=T0, event=STEP)
+
+STATES = [
+    jobs.Queued(since=T0),
+    jobs.Starting(since=T0),
+    jobs.Running(since=T0, pid=4242),
+    jobs.Stalled(since=T0, pid=4242, heartbeat_age_s=40.0),
+    jobs.Paused(since=T0, pid=4242, reason="the disk is full"),
+    jobs.Stopping(since=T0, pid=4242, requested_by="ann", reason="wrong data"),
+    jobs.Finished(
+        started_at=T0,
+        ended_at=T0 + 60,
+        outcome="stopped",
+        exit_code=None,
+        signal=15,
+        reason="stopped by ann: wrong data",
+    ),
+    jobs.Lost(since=T0, reason="the host was restarted"),
+    jobs.Orphaned(since=T0, pid=4242),
+    jobs.Foreign(since=T0, incarnation="boot:4026531836:22"),
+    jobs.Unkillable(since=T0, pids=[4242, 4243]),
+    jobs.Quarantined(reason="state.json is version 2, this release reads up to 1"),
+]
+ARTIFACT = jobs.ArtifactRef(kind="drafter", path="/runs/embedded/drafter", manifest_sha256="a" * 64)
+RESULT = jobs.JobResult(
+    outputs=[ARTIFACT], summary={"loss": 2.5, "steps": 100, "device": "cpu", "best": None, "ok": True}
+)
+JOB = jobs.Job(
+    job_id=JOB_ID,
+    agent="training",
+    state=STATES[2],
+    revision=3,
+    created_at=T0,
+    created_by="ann",
+    command=["/opt/python", "-m", "remote.agents.training.worker"],
+    spec=SPECS[4],
+    run_id="run-260718-101400-cd34",
+    log_start=4096,
+    log_size=8192,
+    last_line="step 10 — loss 3.25",
+    progress_seq=7,
+    last_progress=RECORD,
+    result=RESULT,
+)
+
+FINDING = reports.Finding(
+    code="not_sorted", severity="error", message="d2t is not ascending at 17", fix="Build the mapping again."
+)
+MAPPED_FILE = reports.MappedFile(name="d2t.npy", bytes=256128, sha256="b" * 64)
+MAPPING_REPORT = reports.MappingReport(
+    path="/data/mapping",
+    valid=False,
+    findings=[FINDING],
+    files=[MAPPED_FILE],
+    draft_vocab_size=32000,
+    target_vocab_size=163840,
+    coverage=0.96875,
+    provenance="foreign",
+)
+PROMPT = reports.PromptResult(
+    prompt_id="p-1",
+    output_ids=[1, 2, 3],
+    output_text="Grüße",
+    time_to_first_token_s=0.125,
+    end_to_end_s=1.125,
+    decode_tokens_per_s=2.0,
+    verify_calls=2,
+    acceptance_length=1.5,
+)
+DIVERGENCE = reports.Divergence(
+    prompt_id="p-1", position=2, token_baseline=3, token_drafter=4, top_two_logit_gap=0.0005, near_tie=True
+)
+EVALUATION_REPORT = reports.EvaluationReport(
+    arm="drafter",
+    model="/models/target",
+    drafter="/runs/embedded/drafter",
+    engine="sglang",
+    engine_version="0.5.23",
+    dtype="float32",
+    attention_backend="torch_native",
+    prompts=[PROMPT],
+    decode_tokens_per_s=48.5,
+    end_to_end_tokens_per_s=40.0,
+    acceptance_length=1.75,
+    compared_prompts=1,
+    divergences=[DIVERGENCE],
+    fingerprint="f" * 64,
+)
+VERDICT = reports.VerdictReport(
+    decision="reject",
+    baseline_tokens_per_s=50.0,
+    drafter_tokens_per_s=48.5,
+    speedup=0.97,
+    speedup_interval=(0.95, 0.99),
+    acceptance_length=1.75,
+    coverage=0.96875,
+    prompts=20,
+    identical_outputs=19,
+    near_ties=1,
+    real_divergences=0,
+    dtype="float32",
+    attention_backend="torch_native",
+    engine="sglang 0.5.23",
+    reasons=["slower than without the drafter"],
+    advice=["Train longer."],
+)
+STAGE_PLAN = reports.StagePlan(
+    stage="extraction",
+    action="run",
+    reason="no store yet",
+    command=["/opt/python", "-m", "remote.agents.extraction.worker"],
+    output="/runs/embedded/store",
+    bytes_needed=1 << 30,
+    seconds=240.0,
+)
+RUN_PLAN = reports.RunPlan(
+    run=RUN,
+    directory="/runs/embedded",
+    stages=[STAGE_PLAN],
+    bytes_needed=1 << 30,
+    bytes_free=1 << 36,
+    problems=["the conversations are not there"],
+    fingerprint="c" * 64,
+)
+
+HOST_SAMPLE = telemetry.HostSample(
+    cpu_utilization=[0.5, 0.25],
+    cpu_model="A CPU",
+    load_1m=1.5,
+    memory_used_bytes=1 << 33,
+    memory_total_bytes=1 << 34,
+    shm_used_bytes=1 << 20,
+    shm_total_bytes=1 << 33,
+    network_rx_bytes_per_s=1000.0,
+    network_tx_bytes_per_s=2000.0,
+    disk_read_bytes_per_s=None,
+    disk_write_bytes_per_s=3000.0,
+)
+GPU_SAMPLE = telemetry.GpuSample(
+    gpu_index=0,
+    name="NVIDIA RTX PRO 6000",
+    uuid="GPU-0000",
+    gpu_utilization=0.75,
+    memory_used_bytes=1 << 36,
+    memory_total_bytes=96 << 30,
+    power_watts=550.0,
+    power_limit_watts=600.0,
+    temperature_celsius=70.0,
+    sm_clock_hz=2.6e9,
+    throttle_reasons=["power_cap"],
+    owner_job_id=JOB_ID,
+    error="fell off the bus",
+)
+MOUNT_SAMPLE = telemetry.MountSample(
+    path="/", used_bytes=1 << 35, total_bytes=1 << 37, free_bytes=1 << 36, free_inodes=1000, fill_rate_bytes_per_s=1e6
+)
+ENGINE_SAMPLE = telemetry.EngineSample(
+    job_id="server-260718-101500-ab12",
+    engine="sglang",
+    running_requests=2,
+    queued_requests=0,
+    prefill_tokens_per_s=900.0,
+    decode_tokens_per_s=48.5,
+    cache_usage=0.125,
+    acceptance_length=1.75,
+)
+TELEMETRY_SAMPLE = telemetry.TelemetrySample(
+    sampled_at=T0,
+    host=HOST_SAMPLE,
+    gpu_source="nvml",
+    gpu_detail="driver 580.65",
+    gpus=[GPU_SAMPLE],
+    mounts=[MOUNT_SAMPLE],
+    engines=[ENGINE_SAMPLE],
+)
+
+REQUESTS = [
+    requests.Hello(protocol=1, actor="ann@laptop"),
+    requests.ListJobs(skip=100),
+    requests.GetJob(job_id=JOB_ID),
+    requests.StartJob(job_id=JOB_ID, spec=MAPPING_COPY, op_id=OP_ID),
+    requests.StopJob(job_id=JOB_ID, op_id=OP_ID, reason="wrong data", expected_revision=3),
+    requests.ReadLog(job_id=JOB_ID, offset=4096, limit=65536),
+    requests.ReadProgress(job_id=JOB_ID, after_seq=7, limit=500),
+    requests.Watch(telemetry=True, jobs=True, logs={JOB_ID: 4096}, progress={JOB_ID: 7}),
+    requests.ReadTelemetry(),
+    requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
+    requests.ReadVerdict(job_id="run-260718-101400-cd34"),
+    requests.ValidateMapping(path="/data/mapping"),
+]
+PACKAGE = requests.Package(name="torch", version="2.13.0")
+REPLIES = [
+    requests.Welcome(
+        protocol=1,
+        release="d" * 64,
+        host_name="gpu-host",
+        user="ann",
+        root="/workspace/.roost",
+        python="/opt/python",
+        python_version="3.11.7",
+        incarnation="boot:4026531836:22",
+        boot_at=T0 - 3600,
+        packages=[PACKAGE, requests.Package(name="vllm", version=None)],
+    ),
+    requests.JobList(jobs=[JOB], omitted=3),
+    requests.JobReply(job=JOB),
+    requests.LogPage(job_id=JOB_ID, offset=4096, data=b"caf\xc3\xa9 \xff\x1b[0m\n", start=4096, size=8192),
+    requests.ProgressPage(job_id=JOB_ID, records=[RECORD]),
+    requests.Done(),
+    TELEMETRY_SAMPLE,
+    RUN_PLAN,
+    VERDICT,
+    MAPPING_REPORT,
+]
+ERROR = errors.ErrorInfo(
+    code=errors.ErrorCode.CONFLICT,
+    message="training changed since you looked",
+    hint="Look again.",
+    retryable=True,
+    next_command="roost status training",
+)
+FRAMES = [
+    frames.Call(call_id=3, request=REQUESTS[2]),
+    frames.Answer(call_id=3, reply=REPLIES[2]),
+    frames.Failure(call_id=3, error=ERROR),
+    frames.Telemetry(sample=TELEMETRY_SAMPLE),
+    frames.JobChanged(job=JOB),
+    frames.ProgressMade(job_id=JOB_ID, record=RECORD),
+    frames.LogData(job_id=JOB_ID, offset=4096, data=b"caf\xc3\xa9 \xff\x1b[0m\n"),
+    frames.LogTruncated(job_id=JOB_ID, start=4096),
+    frames.Heartbeat(at=T0),
+]
+
+SAMPLES: list[Message] = [
+    *SPECS,
+    CAPTURE,
+    DRAFTER,
+    *STAGE_STATES,
+    *EVENTS,
+    RECORD,
+    *STATES,
+    ARTIFACT,
+    RESULT,
+    JOB,
+    FINDING,
+    MAPPED_FILE,
+    PROMPT,
+    DIVERGENCE,
+    EVALUATION_REPORT,
+    STAGE_PLAN,
+    HOST_SAMPLE,
+    GPU_SAMPLE,
+    MOUNT_SAMPLE,
+    ENGINE_SAMPLE,
+    *REQUESTS,
+    PACKAGE,
+    *REPLIES,
+    ERROR,
+    *FRAMES,
+]
+"""Each message type once."""
