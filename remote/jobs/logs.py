@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from remote.protocol.codec import ProtocolError, decode_progress_record
+from remote.protocol.codec import MAX_LINE_BYTES, ProtocolError, decode_progress_record
 from remote.protocol.progress import ProgressRecord
 
 MAX_LOG_PAGE_BYTES = 256 << 10
@@ -14,7 +14,6 @@ MAX_LOG_PAGE_BYTES = 256 << 10
 MAX_PROGRESS_PAGE_BYTES = 512 << 10
 MAX_LAST_LINE_BYTES = 400
 _TAIL_BYTES = 4 << 10
-_READ_BYTES = 256 << 10
 
 
 class LogBytes(msgspec.Struct, frozen=True):
@@ -60,7 +59,7 @@ def read_last_progress(path: str) -> ProgressRecord | None:
             record = _decode(line)
             if record is not None:
                 return record
-        if span >= size or span > _READ_BYTES:
+        if span >= size or span > MAX_LINE_BYTES:
             return None
         span *= 8
 
@@ -87,12 +86,12 @@ class ProgressReader:
     def _read(self, descriptor: int, limit: int) -> list[ProgressRecord]:
         records: list[ProgressRecord] = []
         taken = 0
-        while block := os.pread(descriptor, _READ_BYTES, self._offset):
+        while block := os.pread(descriptor, MAX_LINE_BYTES, self._offset):
             whole = block[: block.rfind(b"\n") + 1]
-            if not whole and len(block) < _READ_BYTES:
+            if not whole and len(block) < MAX_LINE_BYTES:
                 break
             for line in (whole or block).splitlines(keepends=True):
-                if len(records) >= limit or taken + len(line) > MAX_PROGRESS_PAGE_BYTES:
+                if len(records) >= limit or (records and taken + len(line) > MAX_PROGRESS_PAGE_BYTES):
                     return records
                 self._offset += len(line)
                 record = _decode(line)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 from collections.abc import AsyncIterator
 
 from remote.errors import UsageError
@@ -24,16 +25,15 @@ class Channel:
     @classmethod
     async def take_over_stdio(cls) -> "Channel":
         """Take both pipes and say that the host is ready; raises UsageError where they are plain files."""
+        if not all(_can_be_awaited(descriptor) for descriptor in (0, 1)):
+            raise UsageError("a link speaks over pipes or sockets, not over files or /dev/null")
         loop = asyncio.get_running_loop()
         source, sink = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.dup2(2, 1)
         reader = asyncio.StreamReader(limit=_READ_BYTES)
-        try:
-            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
-        except ValueError as error:
-            raise UsageError("a link speaks over pipes or sockets, not over plain files") from error
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
         channel = cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
         await channel._write(READY_MARKER + b"\n")
         return channel
@@ -65,3 +65,8 @@ class Channel:
             except ConnectionError:
                 self.broken.set()
                 raise
+
+
+def _can_be_awaited(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

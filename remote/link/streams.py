@@ -1,6 +1,7 @@
 """What a link sends without being asked again: readings, job changes, progress and log bytes, as its last `Watch` says."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,8 @@ from remote.jobs.logs import MAX_LOG_PAGE_BYTES, ProgressReader
 from remote.jobs.store import JobStore
 from remote.link.channel import Channel
 from remote.link.telemetry import TelemetrySource
-from remote.protocol.frames import Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.frames import Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
 from remote.protocol.jobs import Job
 from remote.protocol.requests import LogPage, Watch
 
@@ -39,7 +41,7 @@ class Streams:
     def start_heart(self) -> None:
         """Beat every second from now on, so that silence means a dead link."""
         if self._heart is None:
-            self._heart = asyncio.create_task(self._repeat(self._beat, HEARTBEAT_S))
+            self._heart = asyncio.create_task(self._run(self._beat, HEARTBEAT_S))
 
     def replace(self, watch: Watch) -> None:
         """Stream what `watch` says and nothing else."""
@@ -55,11 +57,22 @@ class Streams:
             (ProgressTail(self._store, self._channel, name, after).step, TAIL_S)
             for name, after in watch.progress.items()
         )
-        self._tasks = [asyncio.create_task(self._repeat(step, period_s)) for step, period_s in steps]
+        self._tasks = [asyncio.create_task(self._run(step, period_s)) for step, period_s in steps]
 
     def note_told(self, job: Job) -> None:
         """The console knows this job as it is here: it is sent again only when it differs."""
         self._told[job.job_id] = job
+
+    async def _run(self, step: Step, period_s: float) -> None:
+        try:
+            await self._repeat(step, period_s)
+        except Exception as error:  # noqa: BLE001 - the console must learn that a stream has ended, whatever ended it
+            _log.exception("a stream has ended")
+            sentence = f"the host stopped sending a stream: {type(error).__name__}: {error}"
+            with contextlib.suppress(ConnectionError):
+                await self._channel.send(
+                    Failure(call_id=0, error=ErrorInfo(code=ErrorCode.FAILED, message=sentence, retryable=True))
+                )
 
     async def _repeat(self, step: Step, period_s: float) -> None:
         while True:

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from remote.jobs import process
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import Job
 from remote.protocol.specs import MappingCopySpec, Spec
+
+settings.register_profile("loaded-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded-machine")
 
 RELEASE = Path(__file__).resolve().parents[2]
 

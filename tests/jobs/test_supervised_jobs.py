@@ -12,6 +12,7 @@ import pytest
 
 from remote.errors import Conflict, NotFound, Precondition, UsageError, WorkFailed
 from remote.jobs import process
+from remote.jobs.spawn import spawn_supervisor
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import Finished, Orphaned, Queued, Running, Stopping, is_over
 
@@ -286,8 +287,6 @@ def test_a_supervisor_that_fails_is_told_in_its_own_words(workshop):
     directory.mkdir()
     (directory / "launch.json").write_text("no json")
     with pytest.raises(WorkFailed, match=r"JSONDecodeError|cannot be read"):
-        from remote.jobs.spawn import spawn_supervisor
-
         spawn_supervisor(sys.executable, directory, "cookie")
 
 
