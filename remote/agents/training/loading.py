@@ -1,7 +1,7 @@
 """From the store to batches of tensors: one batch is read ahead in a thread while the one before is trained on."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -32,13 +32,19 @@ def store_windows(store: StoreReader, samples: range, sequence_length: int) -> l
 class BatchReader:
     """Reads windows of a store into padded batches."""
 
-    def __init__(self, store: StoreReader, device: torch.device) -> None:
+    def __init__(
+        self, store: StoreReader, device: torch.device, *, final_norm: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         self.store = store
         self.device = device
+        self.final_norm = final_norm
         self.waited_s = 0.0
 
     def read(self, windows: list[Window]) -> Batch:
-        """`windows` side by side, padded at the right with zeros; states in the store's dtype."""
+        """`windows` side by side, padded at the right with zeros; states in the store's dtype.
+
+        The final states are as the head reads them: `final_norm` is applied where the store holds those before it.
+        """
         length = max(window.length for window in windows)
         rows = len(windows)
         properties = self.store.properties
@@ -55,7 +61,8 @@ class BatchReader:
             mask[place] = torch.from_numpy(np.array(sample.loss_mask[part]))
             aux[place] = as_tensor(sample.hidden_states[part], properties.dtype).flatten(1)
             final[place] = as_tensor(sample.final_hidden_states[part], properties.dtype)
-        return Batch(*(tensor.to(self.device) for tensor in (ids, mask, aux, final)))
+        ids, mask, aux, final = (tensor.to(self.device) for tensor in (ids, mask, aux, final))
+        return Batch(ids, mask, aux, final if self.final_norm is None else self.final_norm(final))
 
     def read_ahead(self, plan: Iterator[list[Window]]) -> Iterator[tuple[list[Window], Batch]]:
         """Each set of windows of `plan` with its batch; the time spent waiting adds up in `waited_s`."""

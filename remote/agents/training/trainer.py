@@ -68,7 +68,7 @@ def _sums(old: list, new: list) -> list:
 
 
 class Trainer:
-    """A drafter, its optimizer and its teacher; `step` counts the optimizer steps done."""
+    """A drafter, its optimizer and its teacher; `step` counts the optimizer steps done, `tokens` what they read."""
 
     def __init__(self, drafter: Drafter, teacher: Teacher, draft_ids: Tensor, config: TrainingConfig) -> None:
         self.drafter = drafter
@@ -79,6 +79,7 @@ class Trainer:
         self.device = draft_ids.device
         self.autocast = multiplies_bfloat16(self.device)
         self.step = 0
+        self.tokens = 0
         self.optimizer = torch.optim.AdamW(
             drafter.parameters(), lr=config.learning_rate, betas=_BETAS, weight_decay=config.weight_decay, fused=True
         )
@@ -128,6 +129,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
+        self.tokens += sum(window.length for window in windows)
         return value, outcomes, norm
 
     def rate(self, step: int) -> float:

@@ -1,0 +1,78 @@
+"""Checkpoints: a directory a step, published whole with a manifest, so that a killed training resumes from a sound one."""
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from remote.agents.training.trainer import Trainer
+from remote.artifacts.atomic import publish_directory
+from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
+from remote.errors import RoostError
+
+FORMAT = "roost-checkpoint"
+_STATE = "state.pt"
+_KEPT = 2
+
+
+def _state(trainer: Trainer) -> dict[str, Any]:
+    return {
+        "step": trainer.step,
+        "tokens": trainer.tokens,
+        "drafter": trainer.drafter.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+
+
+def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, producer: str) -> Path:
+    """Write the trainer's weights, optimizer, random state and step below `directory`; only the newest two are kept."""
+    final = directory / f"step-{trainer.step:08d}"
+    if final.exists():
+        return final
+    part = directory / f"{final.name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    torch.save(_state(trainer), part / _STATE)
+    manifest = Manifest(
+        format=FORMAT,
+        version=1,
+        fingerprint=fingerprint,
+        inputs={},
+        producer=producer,
+        created_at=time.time(),
+        files=[],
+        properties={"step": trainer.step},
+    )
+    write_manifest(part, manifest, [_STATE])
+    publish_directory(part, final)
+    for old in _checkpoints(directory)[_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def _checkpoints(directory: Path) -> list[Path]:
+    return sorted(directory.glob("step-????????"), reverse=True)
+
+
+def newest_checkpoint(directory: Path, fingerprint: str) -> Path | None:
+    """The newest whole checkpoint of the same training; broken and foreign ones are passed over."""
+    for path in _checkpoints(directory):
+        with contextlib.suppress(RoostError, OSError):
+            if read_manifest(path).fingerprint == fingerprint:
+                verify(path)
+                return path
+    return None
+
+
+def restore(trainer: Trainer, checkpoint: Path) -> None:
+    """Put the trainer where it was when `checkpoint` was written."""
+    state = torch.load(checkpoint / _STATE, map_location=trainer.device, weights_only=True)
+    trainer.drafter.load_state_dict(state["drafter"])
+    trainer.optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random"].cpu())
+    trainer.step = state["step"]
+    trainer.tokens = state["tokens"]

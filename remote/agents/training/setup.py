@@ -1,0 +1,137 @@
+"""Everything that a training needs, put together from its spec and checked against each other."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from remote.agents.training.batches import Window, held_out_samples
+from remote.agents.training.export import ExportedMapping
+from remote.agents.training.loading import BatchReader, store_windows
+from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.numerics import rms_norm
+from remote.agents.training.objective import Teacher
+from remote.agents.training.target import TargetConfig, TargetWeights, read_target_config, read_target_weights
+from remote.agents.training.trainer import Trainer, initialise
+from remote.artifacts.hidden_states import StoreReader
+from remote.artifacts.mapping import read_mapping
+from remote.errors import Precondition
+from remote.protocol.run import TrainingConfig
+from remote.protocol.specs import TrainingSpec
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trainer at step 0, its data, and what the export needs; `held_out` windows are never trained on."""
+
+    trainer: Trainer
+    reader: BatchReader
+    windows: list[Window]
+    held_out: list[Window]
+    mapping: ExportedMapping
+    target: TargetConfig
+    layer_ids: list[int]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an epoch."""
+        return sum(window.length for window in self.windows)
+
+
+def pick_device(config: TrainingConfig) -> torch.device:
+    """The device that the configuration names, with its threads set. Raises Precondition where it is not there."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise Precondition(
+            "training.device is cuda, but torch sees no CUDA device here",
+            hint="set training.device to cpu, or check the driver and that torch is a CUDA build",
+        )
+    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+    return torch.device(config.device)
+
+
+def drafter_shape(
+    target: TargetConfig, config: TrainingConfig, *, draft_vocab_size: int, aux_layers: int
+) -> DrafterShape:
+    """The drafter's sizes: the target's where the configuration leaves them open. Raises Precondition."""
+    wanted = config.drafter
+    shape = DrafterShape(
+        hidden_size=target.hidden_size,
+        intermediate_size=wanted.intermediate_size or target.intermediate_size,
+        num_attention_heads=wanted.num_attention_heads or target.num_attention_heads,
+        num_key_value_heads=wanted.num_key_value_heads or target.num_key_value_heads,
+        head_dim=wanted.head_dim or target.head_dim,
+        vocab_size=target.vocab_size,
+        draft_vocab_size=draft_vocab_size,
+        aux_layers=aux_layers,
+        rms_norm_eps=target.rms_norm_eps,
+        rope_theta=target.rope_theta,
+        max_position_embeddings=max(wanted.max_position_embeddings or 0, target.max_position_embeddings),
+        normalise_aux=True,
+    )
+    if shape.num_attention_heads % shape.num_key_value_heads or shape.head_dim % 2:
+        raise Precondition(
+            f"a drafter with {shape.num_attention_heads} heads of {shape.head_dim} over {shape.num_key_value_heads} "
+            "key-value heads cannot be built",
+            hint="training.drafter: the heads must be a multiple of the key-value heads, the head size even",
+        )
+    return shape
+
+
+def _check(store: StoreReader, mapping: ExportedMapping, target: TargetConfig, weights: TargetWeights) -> None:
+    if store.properties.hidden_size != target.hidden_size:
+        raise Precondition(
+            f"the store holds states of size {store.properties.hidden_size}, the target's are {target.hidden_size}: "
+            "it was extracted from another model"
+        )
+    rows, size = len(mapping.t2d), len(weights.embedding)
+    if not rows <= min(size, len(weights.head)) or rows != target.vocab_size:
+        raise Precondition(
+            f"the mapping is for a vocabulary of {rows} tokens, the target has {target.vocab_size} (embedding {size})"
+        )
+
+
+def _mapping(path: Path) -> tuple[ExportedMapping, Tensor]:
+    mapping = read_mapping(path)
+    d2t = torch.from_numpy(mapping.d2t.copy())
+    return ExportedMapping(d2t, torch.from_numpy(mapping.t2d.copy())), d2t + torch.arange(len(d2t))
+
+
+def prepare(spec: TrainingSpec, device: torch.device) -> Training:
+    """Read store, mapping and target, and set up the drafter at step 0. Raises Precondition where they do not fit."""
+    config = spec.training
+    store = StoreReader(Path(spec.store))
+    properties = store.properties
+    mapping, draft_ids = _mapping(Path(spec.mapping))
+    target = read_target_config(Path(spec.target_model))
+    weights = read_target_weights(Path(spec.target_model))
+    _check(store, mapping, target, weights)
+    kept = held_out_samples(len(store))
+    windows = store_windows(store, range(len(store) - kept), config.sequence_length)
+    if not windows:
+        raise Precondition(f"nothing in the store {spec.store} counts in the loss: its loss masks are empty")
+    layer_ids = list(properties.layer_ids)
+    shape = drafter_shape(target, config, draft_vocab_size=len(draft_ids), aux_layers=len(layer_ids))
+    head = weights.head[: target.vocab_size].float()
+    drafter = Drafter(shape)
+    initialise(
+        drafter,
+        embedding=weights.embedding.to(device),
+        draft_head=head[draft_ids],
+        final_norm=weights.final_norm.float(),
+        seed=config.seed,
+    )
+    teacher = Teacher(head.to(device), mapping.t2d.to(device))
+    pre_norm = properties.final_norm != "post_norm"
+    norm = partial(rms_norm, weight=weights.final_norm.to(device), eps=target.rms_norm_eps) if pre_norm else None
+    return Training(
+        trainer=Trainer(drafter.to(device), teacher, draft_ids.to(device), config),
+        reader=BatchReader(store, device, final_norm=norm),
+        windows=windows,
+        held_out=store_windows(store, range(len(store) - kept, len(store)), config.sequence_length),
+        mapping=mapping,
+        target=target,
+        layer_ids=layer_ids,
+    )

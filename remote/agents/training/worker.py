@@ -1,0 +1,151 @@
+"""The training agent: from a store and a mapping to a drafter that SGLang serves."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from remote.agents.harness import JobContext, main
+from remote.agents.training.batches import batches_from
+from remote.agents.training.checkpoint import newest_checkpoint, restore, save_checkpoint
+from remote.agents.training.export import write_checkpoint
+from remote.agents.training.measure import Acceptance, measure_acceptance
+from remote.agents.training.objective import Batch
+from remote.agents.training.setup import Training, pick_device, prepare
+from remote.artifacts.atomic import publish_directory
+from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
+from remote.errors import WorkFailed
+from remote.protocol.jobs import JobResult
+from remote.protocol.progress import CheckpointSaved, Note, StepLogged
+from remote.protocol.specs import TrainingSpec
+
+PRODUCER = "roost training 1"
+_MEASURED_DRAFTS = 3
+_MEASURED_WINDOWS = 8
+
+
+class _Checkpoints:
+    """Saves while training goes on, and when it is stopped."""
+
+    def __init__(self, spec: TrainingSpec, training: Training, job: JobContext) -> None:
+        self.directory = Path(spec.checkpoints)
+        self.spec = spec
+        self.trainer = training.trainer
+        self.job = job
+
+    def resume(self) -> None:
+        """Go on from the newest sound checkpoint of the same training."""
+        found = newest_checkpoint(self.directory, self.spec.fingerprint)
+        if found is not None:
+            restore(self.trainer, found)
+            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step} ({found})"))
+
+    def save(self) -> None:
+        """Write a checkpoint and tell it."""
+        path = save_checkpoint(self.directory, self.trainer, fingerprint=self.spec.fingerprint, producer=PRODUCER)
+        size = sum(file.stat().st_size for file in path.iterdir())
+        self.job.tell(CheckpointSaved(step=self.trainer.step, path=str(path), bytes=size))
+
+    def after_step(self) -> bool:
+        """Save when it is time; False when the training was asked to stop."""
+        stop = self.job.stop_requested.is_set()
+        if stop or self.trainer.step % self.spec.training.checkpoint_every == 0:
+            self.save()
+        return not stop
+
+
+def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogged | None:
+    trainer, config = training.trainer, spec.training
+    checkpoints = _Checkpoints(spec, training, job)
+    checkpoints.resume()
+    last: list[StepLogged] = []
+
+    def tell(event: StepLogged) -> None:
+        last[:] = [event]
+        job.tell(event)
+
+    plan = batches_from(training.windows, batch_tokens=config.batch_tokens, seed=config.seed, first=trainer.step)
+    trainer.run(
+        training.reader.read_ahead(plan),
+        waited_s=lambda: training.reader.waited_s,
+        tell=tell,
+        after_step=checkpoints.after_step,
+    )
+    if trainer.step < config.steps:
+        raise WorkFailed(
+            f"training was stopped after step {trainer.step} of {config.steps}",
+            hint="start it again with the same run: it resumes from the checkpoint of that step",
+        )
+    checkpoints.save()
+    return last[0] if last else None
+
+
+def _held_out(training: Training) -> Iterator[Batch]:
+    for first in range(0, len(training.held_out), _MEASURED_WINDOWS):
+        yield training.reader.read(training.held_out[first : first + _MEASURED_WINDOWS])
+
+
+def _measure(training: Training) -> Acceptance | None:
+    trainer = training.trainer
+    return measure_acceptance(trainer.drafter, _held_out(training), trainer.draft_ids, steps=_MEASURED_DRAFTS)
+
+
+def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None]) -> None:
+    final = Path(spec.drafter)
+    part = final.with_name(f"{final.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    files = write_checkpoint(
+        part,
+        training.trainer.drafter,
+        training.mapping,
+        target=training.target,
+        layer_ids=training.layer_ids,
+    )
+    manifest = Manifest(
+        format="roost-drafter",
+        version=1,
+        fingerprint=spec.fingerprint,
+        inputs={
+            "store": artifact_ref("store", Path(spec.store)).manifest_sha256,
+            "mapping": artifact_ref("mapping", Path(spec.mapping)).manifest_sha256,
+            "target": spec.target_model,
+        },
+        producer=PRODUCER,
+        created_at=time.time(),
+        files=[],
+        properties={"layer_ids": training.layer_ids, **summary},
+    )
+    write_manifest(part, manifest, files)
+    publish_directory(part, final)
+
+
+def work(spec: TrainingSpec, job: JobContext) -> JobResult:
+    """Train as `spec` says and export the drafter."""
+    started = time.monotonic()
+    training = prepare(spec, pick_device(spec.training))
+    job.tell(
+        Note(
+            level="info",
+            text=f"{len(training.windows)} windows, {training.tokens} tokens an epoch; "
+            f"{sum(p.numel() for p in training.trainer.drafter.parameters()):,} trainable parameters",
+        )
+    )
+    logged = _train(spec, training, job)
+    acceptance = _measure(training)
+    summary: dict[str, float | int | None] = {
+        "steps": training.trainer.step,
+        "tokens": training.trainer.tokens,
+        "loss": logged.loss if logged else None,
+        "simulated_acceptance_length": acceptance.length if acceptance else None,
+        "held_out_tokens": acceptance.tokens if acceptance else 0,
+    }
+    for position, share in enumerate(acceptance.accuracy if acceptance else []):
+        summary[f"held_out_accuracy_{position}"] = share
+    _export(spec, training, summary)
+    summary["seconds"] = time.monotonic() - started
+    return JobResult(outputs=[artifact_ref("drafter", Path(spec.drafter))], summary=dict(summary))
+
+
+if __name__ == "__main__":
+    main(TrainingSpec, work)
