@@ -40,6 +40,11 @@ def plan(spec: Spec, python: str) -> LaunchPlan:
     return LaunchPlan(agent=agent, argv=[python, "-m", module], stop_grace_s=stop_grace_s)
 
 
+def agent_of(spec: Spec) -> str:
+    """The name of the agent that carries out `spec`."""
+    return _WORKERS[type(spec)][0]
+
+
 def work_environment(*, root: str, directory: str, cookie: str, release: str) -> dict[str, str]:
     """What every job finds in its environment, laid over the one that the link was started with.
 

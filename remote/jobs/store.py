@@ -168,7 +168,7 @@ class JobStore:
             raise Conflict(
                 f"{directory.name} is already a job of another spec, started by {there.created_by}",
                 hint="Choose another name for this job.",
-                next_command=f"roost jobs show {directory.name}",
+                next_command=f"roost status {directory.name}",
             )
 
     def _write_launch(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> str:

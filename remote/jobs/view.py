@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from remote.jobs import locks, logs, process, records
+from remote.jobs.launch import agent_of
 from remote.jobs.records import LaunchRecord, Records, StartRecord, UnreadableRecord
 from remote.jobs.state import Observation, derive_state, revision_of
 from remote.protocol.codec import ProtocolError, decode_spec
@@ -80,7 +81,7 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
     progress = logs.read_last_progress(f"{directory}/progress.jsonl")
     return Job(
         job_id=directory.name,
-        agent="unknown" if launch is None else launch.agent,
+        agent=agent_of(spec) if launch is None else launch.agent,
         state=state,
         revision=revision_of(found),
         created_at=created_at,

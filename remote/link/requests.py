@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from remote.errors import UsageError
 from remote.jobs.store import JobStore
 from remote.link.host import describe_host
 from remote.link.telemetry import TelemetrySource
@@ -11,7 +12,6 @@ from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
 from remote.protocol.requests import (
-    Done,
     GetJob,
     Hello,
     JobList,
@@ -45,8 +45,10 @@ class Desk:
     def answer(self, request: Request) -> Reply:
         """The reply to `request`; raises RoostError."""
         match request:
-            case Hello() | Watch():
-                return describe_host(self._store) if isinstance(request, Hello) else Done()
+            case Hello():
+                return describe_host(self._store)
+            case Watch():
+                raise UsageError("a watch is not a question: the link takes it in its turn")
             case ReadTelemetry():
                 return self._telemetry.read()
             case PlanRun() | ReadVerdict() | ValidateMapping():

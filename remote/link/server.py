@@ -18,7 +18,7 @@ from remote.link.telemetry import TelemetrySource
 from remote.protocol.codec import ProtocolError, decode_call
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Call, Failure
-from remote.protocol.requests import Hello, JobList, JobReply, Reply, Watch
+from remote.protocol.requests import Done, Hello, JobList, JobReply, Reply, Watch
 from remote.protocol.version import PROTOCOL_VERSION
 
 _MAX_CALLS = 16
@@ -65,6 +65,9 @@ class LinkServer:
             return self._greeted
         if not self._greeted:
             return await self._greet(call)
+        if isinstance(call.request, Watch):  # in its turn: of two watches the later one holds
+            await self._watch(call, call.request)
+            return True
         await self._room.acquire()
         task = asyncio.create_task(self._answer(call))
         self._calls.add(task)
@@ -87,11 +90,19 @@ class LinkServer:
         self._streams.start_heart()
         return True
 
+    async def _watch(self, call: Call, watch: Watch) -> None:
+        try:
+            self._streams.replace(watch)
+        except RoostError as error:
+            await self._fail(call.call_id, error.info)
+        else:
+            await self._channel.send(Answer(call_id=call.call_id, reply=Done()))
+
     async def _answer(self, call: Call) -> None:
         try:
             reply = await asyncio.to_thread(self._desk.answer, call.request)
             await self._channel.send(Answer(call_id=call.call_id, reply=reply))
-            self._follow_up(call, reply)
+            self._note_told(reply)
         except ConnectionError:
             return
         except RoostError as error:
@@ -103,10 +114,8 @@ class LinkServer:
         finally:
             self._room.release()
 
-    def _follow_up(self, call: Call, reply: Reply) -> None:
-        if isinstance(call.request, Watch):
-            self._streams.replace(call.request)
-        elif isinstance(reply, JobReply):
+    def _note_told(self, reply: Reply) -> None:
+        if isinstance(reply, JobReply):
             self._streams.note_told(reply.job)
         elif isinstance(reply, JobList):
             for job in reply.jobs:

@@ -20,6 +20,7 @@ HEARTBEAT_S = 1.0
 TELEMETRY_S = 1.0
 JOBS_S = 0.5
 TAIL_S = 0.2
+AFTER_FAULT_S = 5.0
 _PROGRESS_PAGE = 500
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ class Streams:
             self._heart = asyncio.create_task(self._run(self._beat, HEARTBEAT_S))
 
     def replace(self, watch: Watch) -> None:
-        """Stream what `watch` says and nothing else."""
+        """Stream what `watch` says and nothing else; raises UsageError when it names something that is no job id."""
+        for name in (*watch.logs, *watch.progress):
+            self._store.directory(name)
         for task in self._tasks:
             task.cancel()
         steps: list[tuple[Step, float]] = []
@@ -83,7 +86,8 @@ class Streams:
             except ConnectionError:
                 return
             except (OSError, ValueError, RoostError):
-                _log.exception("a round of %s failed; the next one comes", step)
+                _log.exception("a round of a stream failed; it goes on in %g s", AFTER_FAULT_S)
+                due += AFTER_FAULT_S
             if not more:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
 

@@ -10,7 +10,7 @@ import msgspec
 
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.frames import Call, Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade
+from remote.protocol.frames import Answer, Call, Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade
 from remote.protocol.jobs import Finished, Quarantined, Running
 from remote.protocol.progress import Note, ProgressRecord
 from remote.protocol.requests import (
@@ -286,3 +286,26 @@ def test_the_other_verbs_print_json(root, start):
     jobs = subprocess.run([sys.executable, "-m", "remote", "jobs", "--root", root], capture_output=True, check=True)
     (job,) = json.loads(jobs.stdout)
     assert (job["job_id"], job["state"]["type"]) == ("listed", "running")
+
+
+def test_of_two_watches_the_later_one_holds(console, start, store):
+    start("one", SLEEP)
+    start("two", SLEEP)
+    for _ in range(20):
+        console.say(Watch(logs={"one": 0}))
+        last = console.say(Watch(logs={"two": 6}))
+    console.hear(lambda frame: isinstance(frame, Answer) and frame.call_id == last)
+    for job_id in ("one", "two"):
+        with (store.directory(job_id) / "out.log").open("ab") as log:
+            log.write(b"more\n")
+    frame = console.hear(lambda frame: isinstance(frame, LogData) and frame.data.endswith(b"more\n"))
+    assert frame.job_id == "two"
+
+
+def test_a_watch_of_an_impossible_name_is_refused_and_changes_nothing(console, start):
+    start("good", SLEEP)
+    console.ask(Watch(jobs=True))
+    error = console.ask(Watch(logs={"../escape": 0}))
+    assert (error.code, "../escape" in error.message) == (ErrorCode.USAGE, True)
+    start("better", SLEEP)
+    console.hear(lambda frame: isinstance(frame, JobChanged) and frame.job.job_id == "better")
