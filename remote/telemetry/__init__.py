@@ -1,1 +1,1 @@
-"""TBD."""
+"""Readings of the host: processor, GPUs, disks, inference servers."""

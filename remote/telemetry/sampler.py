@@ -1,0 +1,68 @@
+"""One reading of everything, in at most a second."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from remote.protocol.telemetry import EngineSample, MountSample, TelemetrySample
+from remote.telemetry.deadline import Deadline, NoAnswer
+from remote.telemetry.engine import EngineEndpoint, EngineReader
+from remote.telemetry.host import HostReader
+from remote.telemetry.mounts import MountReader
+from remote.telemetry.nvml import GpuReading, NvmlReader, lost_gpu
+
+_BUDGET_S = 0.9
+
+
+class Sampler:
+    """Reads host, GPUs, mounts and engines; keeps what rates need from one reading to the next. Not for several threads."""
+
+    def __init__(self, root: Path, endpoints: Callable[[], list[EngineEndpoint]]) -> None:
+        self._host = HostReader()
+        self._gpus = Deadline(NvmlReader().read)
+        self._mounts = Deadline(MountReader(root).read)
+        self._engines = Deadline(EngineReader(endpoints).read)
+        self._last_gpus = GpuReading("none", "no reading yet", [])
+        self._last_mounts: list[MountSample] = []
+
+    def sample(self) -> TelemetrySample:
+        """A reading of now; what hangs is left out or marked, so this returns within a second."""
+        until = time.monotonic() + _BUDGET_S
+        for part in (self._gpus, self._mounts, self._engines):
+            part.begin()
+        sampled_at, host = time.time(), self._host.read()
+        gpus = self._read_gpus(until)
+        return TelemetrySample(
+            sampled_at=sampled_at,
+            host=host,
+            gpu_source=gpus.source,
+            gpu_detail=gpus.detail,
+            gpus=gpus.gpus,
+            mounts=self._read_mounts(until),
+            engines=self._read_engines(until),
+        )
+
+    def _read_gpus(self, until: float) -> GpuReading:
+        try:
+            self._last_gpus = self._gpus.collect(until - time.monotonic())
+        except NoAnswer as stuck:
+            sentence = f"the NVIDIA driver has not answered for {stuck.waiting_s:.0f} s"
+            gone = [lost_gpu(gpu.gpu_index, (gpu.name, gpu.uuid), sentence) for gpu in self._last_gpus.gpus]
+            return GpuReading("error", sentence, gone)
+        return self._last_gpus
+
+    def _read_mounts(self, until: float) -> list[MountSample]:
+        """A hung network mount leaves the last reading in place, with its fill rate unknown."""
+        try:
+            self._last_mounts = self._mounts.collect(until - time.monotonic())
+        except NoAnswer:
+            return [msgspec.structs.replace(mount, fill_rate_bytes_per_s=None) for mount in self._last_mounts]
+        return self._last_mounts
+
+    def _read_engines(self, until: float) -> list[EngineSample]:
+        try:
+            return self._engines.collect(until - time.monotonic())
+        except NoAnswer:
+            return []
