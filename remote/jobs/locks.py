@@ -46,10 +46,10 @@ def _make_private(path: Path) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the exclusive lock on `path`."""
+    """Whether a process holds the exclusive lock on `path`; raises OSError where it cannot be told."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

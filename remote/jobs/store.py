@@ -41,6 +41,7 @@ class JobStore:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._locks = locks.lock_directory(self.root)
         self._finished: dict[str, tuple[int, Job]] = {}
+        self._seen: dict[str, Job] = {}
 
     def start(self, job_id: str, spec: Spec, *, actor: str, op_id: str, run_id: str | None = None) -> Job:
         """Start `spec` as `job_id`; the same name and spec again returns the job that is there.
@@ -112,9 +113,19 @@ class JobStore:
         return directory
 
     def _read(self, name: str) -> Job | None:
+        """One job of the list: a directory that cannot be read for a moment must not hide the others, nor look like an end."""
+        try:
+            job = self._read_unless_finished(name)
+        except OSError as error:
+            return self._seen.get(name) or view.quarantine(self._jobs / name, str(error))
+        if job is not None:
+            self._seen[name] = job
+        return job
+
+    def _read_unless_finished(self, name: str) -> Job | None:
         try:
             ended = (self._jobs / name / "exit.json").stat().st_mtime_ns
-        except OSError:
+        except FileNotFoundError:
             return view.read_job(self._jobs / name)
         known = self._finished.get(name)
         if known is not None and known[0] == ended:

@@ -15,7 +15,7 @@ _SETTLE_ATTEMPTS = 3
 
 
 def read_job(directory: Path) -> Job | None:
-    """The job in `directory`; None when nothing was ever reserved there."""
+    """The job in `directory`; None when nothing was ever reserved there. Raises OSError where the disk does not answer."""
     content = records.read_bytes(f"{directory}/spec.json")
     if content is None:
         return None
@@ -24,8 +24,8 @@ def read_job(directory: Path) -> Job | None:
         found, lock_held = _settle(directory)
         created_at = _created_at(directory, found.launch)
         return _assemble(directory, spec, found, _state(found, lock_held=lock_held, created_at=created_at), created_at)
-    except (ProtocolError, UnreadableRecord, OSError) as error:
-        return _quarantined(directory, str(error))
+    except (ProtocolError, UnreadableRecord) as error:
+        return quarantine(directory, str(error))
 
 
 def is_settled(job: Job) -> bool:
@@ -97,7 +97,8 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
     )
 
 
-def _quarantined(directory: Path, reason: str) -> Job:
+def quarantine(directory: Path, reason: str) -> Job:
+    """A job of which only its name and what else can be read is shown."""
     try:
         launch = records.read_launch(directory)
     except (UnreadableRecord, OSError):

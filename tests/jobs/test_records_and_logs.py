@@ -233,3 +233,21 @@ def test_a_promised_output_that_is_not_there_is_named(tmp_path):
     )
     outcome = judge(tmp_path, exit_code=0, killed_by=None, stop=None)
     assert (outcome.name, f"{tmp_path}/gone/manifest.json" in outcome.reason) == ("failed", True)
+
+
+def test_a_directory_that_cannot_be_read_for_a_moment_looks_as_before(workshop, monkeypatch):
+    before = workshop.start("steady", "import time; time.sleep(600)")
+    workshop.start("other", "import time; time.sleep(600)")
+    workshop.store.list()
+
+    def stale(path):
+        if "steady" in str(path):
+            raise OSError(116, "Stale file handle")
+        return True
+
+    monkeypatch.setattr(locks, "is_held", stale)
+    listed = {job.job_id: job.state for job in workshop.store.list()}
+    assert listed["steady"] == before.state
+    assert set(listed) == {"steady", "other"}
+    with pytest.raises(OSError, match="Stale"):
+        workshop.store.get("steady")

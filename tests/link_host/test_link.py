@@ -272,7 +272,7 @@ def test_the_list_is_cut_where_a_line_ends(console, store):
     assert {job.job_id for job in page.jobs + rest.jobs} == {f"long-{number:02}" for number in range(12)}
 
 
-def test_a_link_over_a_plain_file_says_what_is_wrong(root):
+def test_a_link_over_a_plain_file_says_what_is_wrong(root, store):
     command = [sys.executable, "-m", "remote", "link", "--root", root]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     assert ended.returncode == 1
