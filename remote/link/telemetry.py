@@ -32,7 +32,7 @@ class TelemetrySource:
             return sampler.sample()
 
     def _open_sampler(self) -> "Sampler":
-        """Imported at the first reading: a link that only asks for jobs opens without NVML and psutil."""
+        """Imported at the first reading: where psutil or NVML cannot be loaded, all but telemetry still works."""
         from remote.telemetry.sampler import Sampler  # noqa: PLC0415
 
         sampler = Sampler(self._store.root, self._endpoints)

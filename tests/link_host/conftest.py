@@ -106,7 +106,9 @@ class Console:
 
 def plan_program(spec: Spec) -> LaunchPlan:
     assert isinstance(spec, MappingCopySpec)
-    return LaunchPlan(agent="mapping_copy", argv=[sys.executable, "-S", "-c", spec.source], stop_grace_s=5.0)
+    return LaunchPlan(
+        agent=Path(spec.destination).name, argv=[sys.executable, "-S", "-c", spec.source], stop_grace_s=5.0
+    )
 
 
 @pytest.fixture
@@ -131,9 +133,9 @@ def store(root: Path) -> Iterator[JobStore]:
 
 
 @pytest.fixture
-def start(store: JobStore) -> Callable[[str, str], Job]:
-    def start(job_id: str, program: str) -> Job:
-        spec = MappingCopySpec(source=program, destination="/nowhere")
+def start(store: JobStore) -> Callable[..., Job]:
+    def start(job_id: str, program: str, agent: str = "mapping_copy") -> Job:
+        spec = MappingCopySpec(source=program, destination=f"/nowhere/{agent}")
         return store.start(job_id, spec, actor="ann", op_id=f"start-{job_id}")
 
     return start

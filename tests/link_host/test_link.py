@@ -10,7 +10,17 @@ import msgspec
 
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.frames import Answer, Call, Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade
+from remote.protocol.frames import (
+    Answer,
+    Call,
+    Failure,
+    Heartbeat,
+    JobChanged,
+    LogData,
+    LogTruncated,
+    ProgressMade,
+    Telemetry,
+)
 from remote.protocol.jobs import Finished, Quarantined, Running
 from remote.protocol.progress import Note, ProgressRecord
 from remote.protocol.requests import (
@@ -24,6 +34,7 @@ from remote.protocol.requests import (
     ProgressPage,
     ReadLog,
     ReadProgress,
+    ReadTelemetry,
     StartJob,
     StopJob,
     Watch,
@@ -36,6 +47,23 @@ SPEAK = """
 import time
 for number in range(2000):
     print("line", number, "x" * 400, flush=number % 100 == 0)
+"""
+ENGINE = """
+import http.server, json
+class Metrics(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'# TYPE sglang:num_running_reqs gauge\\nsglang:num_running_reqs{model_name="m"} 3.0\\n'
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
+ready = {"type": "server_ready", "url": f"http://127.0.0.1:{server.server_port}", "engine": "sglang", "model": "m"}
+ready |= {"engine_version": "0.5.23", "pid": 1, "startup_s": 1.0}
+with open("progress.jsonl", "w") as progress:
+    print(json.dumps({"type": "progress_record", "seq": 1, "at": 1.0, "event": ready}), file=progress)
+server.serve_forever()
 """
 RECORDS = [ProgressRecord(seq=n, at=float(n), event=Note(level="info", text=f"note {n}")) for n in range(1, 6)]
 
@@ -235,6 +263,26 @@ def test_a_slow_console_loses_no_log_byte(console, start, store):
     while len(taken) < (store.directory("speaker") / "out.log").stat().st_size:
         taken += console.hear(lambda frame: isinstance(frame, LogData)).data
     assert taken == (store.directory("speaker") / "out.log").read_bytes()
+
+
+def test_telemetry_is_streamed_and_its_rates_are_known_from_the_first_reading_on(console):
+    console.ask(Watch(telemetry=True))
+    first, second = (console.hear(lambda frame: isinstance(frame, Telemetry)).sample for _ in range(2))
+    assert first.sampled_at < second.sampled_at
+    assert first.host.network_rx_bytes_per_s is not None
+    assert first.host.memory_total_bytes > 0
+
+
+def test_a_running_engine_is_read_where_its_job_says_that_it_answers(console, start):
+    start("server", ENGINE, agent="server")
+    console.ask(Watch(progress={"server": 0}))
+    console.hear(lambda frame: isinstance(frame, ProgressMade))
+    (engine,) = console.ask(ReadTelemetry()).engines
+    assert (engine.job_id, engine.engine, engine.running_requests) == ("server", "sglang", 3)
+    console.ask(StopJob(job_id="server", op_id="op-4", reason="done"))
+    while not isinstance(console.ask(GetJob(job_id="server")).job.state, Finished):
+        pass
+    assert console.ask(ReadTelemetry()).engines == []
 
 
 def test_hanging_up_ends_the_link_and_nothing_else(console, start, store):
