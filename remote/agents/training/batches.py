@@ -38,9 +38,13 @@ def cut_windows(sample: int, loss_mask: Sequence[bool], sequence_length: int) ->
     return windows
 
 
-def held_out_samples(samples: int) -> int:
-    """How many samples at the end of the store are kept from training to measure on: a twentieth, at most 64."""
-    return min(_HELD_OUT_MOST, samples // _HELD_OUT_SHARE)
+def held_out_samples(samples: int) -> list[int]:
+    """The samples of a store of `samples` that are kept from training to measure on: a twentieth, at most 64.
+
+    They lie evenly over the store, because conversations often come sorted by subject.
+    """
+    count = min(_HELD_OUT_MOST, samples // _HELD_OUT_SHARE)
+    return [(2 * number + 1) * samples // (2 * count) for number in range(count)]
 
 
 def _pack(windows: list[Window], batch_tokens: int) -> list[list[Window]]:

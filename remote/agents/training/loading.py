@@ -1,7 +1,7 @@
 """From the store to batches of tensors: one batch is read ahead in a thread while the one before is trained on."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -21,7 +21,7 @@ def as_tensor(array: np.ndarray, dtype: str) -> Tensor:
     return torch.from_numpy(np.array(array))
 
 
-def store_windows(store: StoreReader, samples: range, sequence_length: int) -> list[Window]:
+def store_windows(store: StoreReader, samples: Iterable[int], sequence_length: int) -> list[Window]:
     """The windows of `samples` that have something to learn from."""
     windows: list[Window] = []
     for number in samples:

@@ -109,7 +109,8 @@ def prepare(spec: TrainingSpec, device: torch.device) -> Training:
     weights = read_target_weights(Path(spec.target_model))
     _check(store, mapping, target, weights)
     kept = held_out_samples(len(store))
-    windows = store_windows(store, range(len(store) - kept), config.sequence_length)
+    trained = sorted(set(range(len(store))).difference(kept))
+    windows = store_windows(store, trained, config.sequence_length)
     if not windows:
         raise Precondition(f"nothing in the store {spec.store} counts in the loss: its loss masks are empty")
     layer_ids = list(properties.layer_ids)
@@ -120,7 +121,6 @@ def prepare(spec: TrainingSpec, device: torch.device) -> Training:
         drafter,
         embedding=weights.embedding.to(device),
         draft_head=head[draft_ids],
-        final_norm=weights.final_norm.float(),
         seed=config.seed,
     )
     teacher = Teacher(head.to(device), mapping.t2d.to(device))
@@ -130,7 +130,7 @@ def prepare(spec: TrainingSpec, device: torch.device) -> Training:
         trainer=Trainer(drafter.to(device), teacher, draft_ids.to(device), config),
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
-        held_out=store_windows(store, range(len(store) - kept, len(store)), config.sequence_length),
+        held_out=store_windows(store, kept, config.sequence_length),
         mapping=mapping,
         target=target,
         layer_ids=layer_ids,

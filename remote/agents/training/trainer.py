@@ -25,15 +25,17 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" or bool(torch.cpu.get_capabilities().get("amx_bf16", False))
 
 
-def initialise(drafter: Drafter, *, embedding: Tensor, draft_head: Tensor, final_norm: Tensor, seed: int) -> None:
-    """Start `drafter` from the target: its embedding (frozen), its head's rows of the draft vocabulary, its final norm."""
+def initialise(drafter: Drafter, *, embedding: Tensor, draft_head: Tensor, seed: int) -> None:
+    """Start `drafter` from the target: its embedding (frozen) and its head's rows of the draft vocabulary.
+
+    The final norm starts at one: with the target's own scale the first logits are so sharp that early steps are wasted.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in drafter.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(0, 0.02, generator=generator)
         drafter.lm_head.weight.copy_(draft_head)
-        drafter.norm.weight.copy_(final_norm)
     drafter.embedding = embedding
 
 
