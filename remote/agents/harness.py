@@ -1,0 +1,119 @@
+"""Every worker's main: the spec comes in, progress and the result go out, signals become a request to stop.
+
+Exit codes: 0 with `result.json`; 5 for an unmet precondition and 1 for any other failure, with `failure.json`; 143 when the
+work gave up because it was asked to stop.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from remote.artifacts.atomic import write_atomic
+from remote.errors import Precondition, RoostError, UsageError
+from remote.protocol.codec import decode_spec, encode_line
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.jobs import JobResult
+from remote.protocol.progress import Note, Progress, ProgressRecord
+
+EXIT_FAILED = 1
+EXIT_PRECONDITION = 5
+EXIT_STOPPED = 143
+
+_SpecT = TypeVar("_SpecT")
+
+
+class Stopped(Exception):
+    """The work ended early because it was asked to."""
+
+
+class JobContext:
+    """What a worker knows of its job: where it lives, whether it should stop, and how to tell its progress."""
+
+    def __init__(self, directory: Path, root: Path) -> None:
+        self.directory = directory
+        self.root = root
+        self.job_id = directory.name
+        self.stop_requested = threading.Event()
+        self._lock = threading.Lock()
+        self._progress = os.open(directory / "progress.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._seq = _count_lines(directory / "progress.jsonl")
+
+    def tell(self, event: Progress) -> None:
+        """Append an event to the job's progress; safe from any thread."""
+        with self._lock:
+            self._seq += 1
+            os.write(self._progress, encode_line(ProgressRecord(seq=self._seq, at=time.time(), event=event)))
+
+    def check_stop(self) -> None:
+        """Raise Stopped when a stop was asked for."""
+        if self.stop_requested.is_set():
+            raise Stopped
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _request_stop_on_signals(job: JobContext) -> None:
+    def request(signum: int, _frame: FrameType | None) -> None:
+        sys.stderr.write(f"asked to stop by {signal.Signals(signum).name}\n")
+        job.stop_requested.set()
+
+    signal.signal(signal.SIGTERM, request)
+    signal.signal(signal.SIGINT, request)
+
+
+def _fail(job: JobContext, info: ErrorInfo, exit_code: int) -> int:
+    write_atomic(job.directory / "failure.json", msgspec.json.encode(info))
+    job.tell(Note(level="error", text=info.message))
+    sys.stderr.write(f"error: {info.message}\n")
+    if info.hint:
+        sys.stderr.write(f"  hint: {info.hint}\n")
+    return exit_code
+
+
+def main(
+    spec_type: type[_SpecT] | tuple[type[_SpecT], ...], work: Callable[[_SpecT, JobContext], JobResult]
+) -> NoReturn:
+    """Run `work` on the spec of the job in `$ROOST_JOB_DIR` and exit with what came of it."""
+    directory = Path(os.environ["ROOST_JOB_DIR"])
+    job = JobContext(directory, Path(os.environ["ROOST_ROOT"]))
+    _request_stop_on_signals(job)
+    code = _run(spec_type, work, job)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Worker threads of libraries (tokenizers, gloo, HTTP pools) must not keep a job alive whose result is written.
+    os._exit(code)
+
+
+def _run(
+    spec_type: type[_SpecT] | tuple[type[_SpecT], ...], work: Callable[[_SpecT, JobContext], JobResult], job: JobContext
+) -> int:
+    try:
+        spec = decode_spec((job.directory / "spec.json").read_bytes())
+        if not isinstance(spec, spec_type):
+            raise UsageError(f"this worker does not do {type(spec).__name__}")
+        result = work(spec, job)
+        write_atomic(job.directory / "result.json", msgspec.json.encode(result))
+    except Stopped:
+        sys.stderr.write("stopped\n")
+        return EXIT_STOPPED
+    except RoostError as error:
+        return _fail(job, error.info, EXIT_PRECONDITION if isinstance(error, Precondition) else EXIT_FAILED)
+    except Exception as error:  # noqa: BLE001 - the last line of defence of a process: nothing may vanish unreported
+        traceback.print_exc()
+        message = f"{type(error).__name__}: {error}"
+        return _fail(
+            job, ErrorInfo(code=ErrorCode.FAILED, message=message, hint="the log has the traceback"), EXIT_FAILED
+        )
+    return 0

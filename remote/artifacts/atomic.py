@@ -1,0 +1,92 @@
+"""Writes that a reader sees whole or not at all."""
+
+import ctypes
+import errno
+import os
+import secrets
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the bytes of `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_temporary(path: Path, data: bytes) -> Path:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`: a crash leaves the old content or the new, and a full disk leaves the old."""
+    temporary = _write_temporary(path, data)
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def write_once(path: Path, data: bytes) -> bool:
+    """Create `path` with `data` unless it exists; True for the one writer that created it (link(2))."""
+    temporary = _write_temporary(path, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    sync_directory(path.parent)
+    return True
+
+
+def rename_without_replacing(source: Path, destination: Path) -> None:
+    """Rename, but never over anything, not even an empty directory (renameat2); raises FileExistsError.
+
+    A file system without RENAME_NOREPLACE gets a plain rename after a check for existence.
+    """
+    result = _libc.renameat2(
+        _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(destination), ctypes.c_uint(_RENAME_NOREPLACE)
+    )
+    if result == 0:
+        return
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(source), None, str(destination))
+    if destination.exists() or destination.is_symlink():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(destination))
+    source.rename(destination)
+
+
+def publish_directory(part: Path, final: Path) -> None:
+    """Give a finished directory its final name, durably; raises FileExistsError when the name is taken."""
+    for path in part.rglob("*"):
+        if path.is_file():
+            sync_file(path)
+        elif path.is_dir():
+            sync_directory(path)
+    sync_directory(part)
+    rename_without_replacing(part, final)
+    sync_directory(final.parent)
