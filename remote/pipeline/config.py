@@ -1,0 +1,128 @@
+"""From the text of a run file to a checked `RunConfig`: a preset, what the file lays over it, and single overrides."""
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from remote.errors import NotFound, UsageError
+from remote.protocol.run import RunConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_PRESET = "preset"
+_PATH = re.compile(r"^(?P<what>.*) - at `\$(?P<path>.*)`$", re.DOTALL)
+_UNKNOWN_KEY = re.compile(r"unknown field `(?P<key>[^`]*)`")
+
+
+def load_run(document: str, overrides: Mapping[str, str] | None = None) -> RunConfig:
+    """The run that `document` (TOML) describes, with `{"training.steps": "20"}` laid over it (values are TOML, or plain words).
+
+    Raises UsageError that names the key and what is allowed there, NotFound for a preset that does not exist.
+    """
+    table = _parse(document, "the run file")
+    preset = table.pop(_PRESET, None)
+    if preset is not None:
+        table = merge(load_preset(preset), table)
+    for key, text in (overrides or {}).items():
+        table = merge(table, _override(key, text))
+    return _convert(table)
+
+
+def preset_names() -> list[str]:
+    """The presets that this release brings along."""
+    entries = resources.files("remote").joinpath("presets").iterdir()
+    return sorted(entry.name[: -len(".toml")] for entry in entries if entry.name.endswith(".toml"))
+
+
+def load_preset(name: object) -> dict[str, Any]:
+    """The preset `name` as a table; raises NotFound with the list of those that exist."""
+    known = preset_names()
+    if name not in known:
+        near = difflib.get_close_matches(str(name), known, n=1)
+        raise NotFound(
+            f"there is no preset {name!r}; this release has: {', '.join(known)}",
+            hint=f"Did you mean {near[0]!r}?" if near else "Name one of them, or give the path of a run file.",
+        )
+    file = resources.files("remote").joinpath("presets", f"{name}.toml")
+    return _parse(file.read_text(encoding="utf-8"), f"the preset {name}")
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` laid upon `base`, table by table; everything that is no table is replaced whole."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _parse(text: str, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{what} is not TOML: {error}") from error
+
+
+def _override(key: str, text: str) -> dict[str, Any]:
+    parts = key.split(".")
+    if not all(parts):
+        raise UsageError(f"the override {key!r} is no key of a run file", hint="Write it as section.key=value.")
+    value: Any = _value(text)
+    for part in reversed(parts):
+        value = {part: value}
+    return value
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
+    """What `text` says as a TOML value; text that is none stands for itself, so that a path needs no quotes."""
+    try:
+        table = tomllib.loads(f"value = {text}\n")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def _convert(table: dict[str, Any]) -> RunConfig:
+    try:
+        return msgspec.convert(table, RunConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(_explain(str(error))) from error
+
+
+def _explain(error: str) -> str:
+    """msgspec's words with the key as people write it and what is allowed there."""
+    match = _PATH.match(error)
+    what, path = (match["what"], match["path"].lstrip(".")) if match else (error, "")
+    place = re.sub(r"\[\.\.\.\]", "", path)
+    found = _type_at(place.split(".") if place else [])
+    unknown = _UNKNOWN_KEY.search(what)
+    if unknown and isinstance(found, msgspec.inspect.StructType):
+        allowed = [field.name for field in found.fields]
+        key = f"{place}.{unknown['key']}" if place else unknown["key"]
+        near = difflib.get_close_matches(unknown["key"], allowed, n=1)
+        guess = f" (did you mean {near[0]!r}?)" if near else ""
+        return f"{key}: there is no such key{guess}; allowed here: {', '.join(allowed)}"
+    if isinstance(found, msgspec.inspect.LiteralType):
+        what = f"{what}; allowed: {', '.join(str(value) for value in found.values)}"
+    return f"{path or 'the run file'}: {what}"
+
+
+def _type_at(path: list[str]) -> msgspec.inspect.Type | None:
+    """The type of the key at `path` of a run file; None where it cannot be told."""
+    found: msgspec.inspect.Type = msgspec.inspect.type_info(RunConfig)
+    for key in path:
+        if not isinstance(found, msgspec.inspect.StructType):
+            return None
+        fields = {field.name: field.type for field in found.fields}
+        if key not in fields:
+            return None
+        found = fields[key]
+    return found

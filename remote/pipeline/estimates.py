@@ -1,0 +1,41 @@
+"""How many bytes a run will write; upper estimates, from the shapes of the target and the drafter."""
+
+from remote.pipeline.inputs import Conversations, Target
+from remote.protocol.run import Dtype, RunConfig
+
+_DTYPE_BYTES: dict[Dtype, int] = {"bfloat16": 2, "float16": 2, "float32": 4}
+_BYTES_PER_TOKEN_BESIDE_STATES = 9
+"""`input_ids` int64 and `loss_mask` bool."""
+_CHECKPOINT_BYTES_PER_PARAMETER = 12
+"""float32 weights and AdamW's two moments."""
+_CHECKPOINTS_AT_ONCE = 3
+"""Two are kept while a third is written."""
+
+
+def store_bytes(run: RunConfig, target: Target, train: Conversations) -> int:
+    """The hidden states of all tokens: the captured layers and the final state, in the engine's dtype."""
+    rows = len(run.extraction.layer_ids) + 1
+    width = rows * target.hidden_size * _DTYPE_BYTES[run.engine.dtype]
+    return train.tokens * (width + _BYTES_PER_TOKEN_BESIDE_STATES)
+
+
+def mapping_bytes(run: RunConfig, target: Target) -> int:
+    """`d2t` (int64) and `t2d` (bool), each in two formats."""
+    return 2 * (8 * run.vocabulary.draft_vocab_size + target.vocab_size) + 8192
+
+
+def drafter_parameters(run: RunConfig, target: Target) -> int:
+    """Trainable parameters of an EAGLE-3 drafter: fc, one decoder layer over [embedding; hidden], norms, head."""
+    config, hidden = run.training.drafter, target.hidden_size
+    heads = config.num_attention_heads or target.num_attention_heads
+    kv_heads = config.num_key_value_heads or target.num_key_value_heads
+    head_dim = config.head_dim or target.head_dim
+    fc = len(run.extraction.layer_ids) * hidden * hidden
+    attention = 2 * hidden * (heads + 2 * kv_heads) * head_dim + heads * head_dim * hidden
+    mlp = 3 * hidden * (config.intermediate_size or target.intermediate_size)
+    return fc + attention + mlp + run.vocabulary.draft_vocab_size * hidden + 4 * hidden
+
+
+def training_bytes(run: RunConfig, target: Target) -> int:
+    """Checkpoints, and the exported drafter in float32 at most."""
+    return drafter_parameters(run, target) * (_CHECKPOINTS_AT_ONCE * _CHECKPOINT_BYTES_PER_PARAMETER + 4)

@@ -1,0 +1,96 @@
+"""Hashes of everything that determines an artifact; equal ones mean that it need not be made again.
+
+What only changes speed or comfort (memory share, concurrency, ports, time-outs, log intervals) is left out on purpose:
+changing it must not throw away a store that took days.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from remote.errors import NotFound
+from remote.pipeline.inputs import Conversations, Target, hash_file
+from remote.pipeline.layout import resolve_path
+from remote.protocol.run import EngineConfig, RunConfig
+
+_VERSION = 1
+"""Raised when the code makes another artifact from the same inputs."""
+
+
+class Inputs(NamedTuple):
+    """Everything that a run reads; `mapping_source` is the hash of the mapping that is to be copied."""
+
+    target: Target
+    train: Conversations
+    evaluation: Conversations
+    mapping_source: str | None
+
+
+class Fingerprints(NamedTuple):
+    """One for every artifact of a run, each covering those before it."""
+
+    extraction: str
+    vocabulary: str
+    training: str
+    drafter_report: str
+    baseline_report: str
+    verdict: str
+
+
+def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
+    """The fingerprints of the artifacts that `run` makes of `inputs`."""
+    engine = _numerics(run.engine)
+    extraction = combine(
+        "extraction",
+        inputs.target.fingerprint,
+        inputs.train.sha256,
+        [run.data.max_samples, run.data.max_length],
+        run.extraction.layer_ids,
+        engine,
+    )
+    vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
+    training = combine("training", extraction, vocabulary, _numerics_of_training(run))
+    measured = [inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine]
+    drafter_report = combine("drafter", training, run.speculation, measured)
+    baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
+    verdict = combine("verdict", drafter_report, baseline_report, run.verdict)
+    return Fingerprints(extraction, vocabulary, training, drafter_report, baseline_report, verdict)
+
+
+def combine(name: str, *parts: object) -> str:
+    """The SHA-256 of `parts` in their canonical JSON form, under the name of what they make."""
+    return hashlib.sha256(msgspec.json.encode([name, _VERSION, *parts], order="sorted")).hexdigest()
+
+
+def hash_mapping_source(run: RunConfig, root: Path) -> str | None:
+    """The content of the mapping that the run copies, None when it builds its own; raises NotFound."""
+    if run.vocabulary.source is None:
+        return None
+    source = resolve_path(root, run.vocabulary.source)
+    try:
+        return combine("mapping", *(hash_file(source / name) for name in ("d2t.npy", "t2d.npy")))
+    except OSError as error:
+        raise NotFound(
+            f"there is no mapping at {source} ({error.strerror}: {error.filename})",
+            hint="Name a directory with d2t.npy and t2d.npy as vocabulary.source, or leave it out to build one.",
+        ) from error
+
+
+def _numerics(engine: EngineConfig) -> list[object]:
+    return [
+        engine.name,
+        engine.device,
+        engine.dtype,
+        engine.attention_backend,
+        engine.tensor_parallel_size,
+        engine.flags,
+    ]
+
+
+def _numerics_of_training(run: RunConfig) -> dict[str, object]:
+    kept = msgspec.to_builtins(run.training)
+    for comfort in ("device", "threads", "log_every", "checkpoint_every"):
+        del kept[comfort]
+    return kept

@@ -1,0 +1,41 @@
+"""Where the artifacts of a run lie."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from remote.protocol.run import RunConfig
+
+
+class RunLayout(NamedTuple):
+    """The directory of a run and everything in it; all paths are absolute."""
+
+    directory: Path
+    store: Path
+    mapping: Path
+    checkpoints: Path
+    drafter: Path
+    baseline_report: Path
+    drafter_report: Path
+    verdict: Path
+    spool: Path
+
+
+def resolve_path(root: Path, path: str) -> Path:
+    """A path of a run file: relative ones mean below ROOT."""
+    return root / Path(path).expanduser()
+
+
+def lay_out(run: RunConfig, root: Path) -> RunLayout:
+    """The layout of `run` below `root`, or in the directory that the run names."""
+    directory = resolve_path(root, run.directory or f"runs/{run.name}")
+    return RunLayout(
+        directory=directory,
+        store=directory / "store",
+        mapping=directory / "mapping",
+        checkpoints=directory / "checkpoints",
+        drafter=directory / "drafter",
+        baseline_report=directory / "evaluation-baseline",
+        drafter_report=directory / "evaluation-drafter",
+        verdict=directory / "verdict",
+        spool=directory / "spool",
+    )

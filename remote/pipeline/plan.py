@@ -1,0 +1,203 @@
+"""A run resolved against this host, before anything is touched: what each stage will do, why, and what stands in the way."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from remote.jobs import launch
+from remote.pipeline import estimates, stages
+from remote.pipeline.config import load_run
+from remote.pipeline.fingerprints import Fingerprints, combine, fingerprints
+from remote.pipeline.problems import Survey, survey
+from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect
+from remote.pipeline.stages import UNKNOWN_URL, Blueprint
+from remote.protocol.progress import StageName
+from remote.protocol.reports import RunPlan, StagePlan
+from remote.protocol.run import RunConfig
+from remote.protocol.specs import Spec
+
+_NOTHING = "-"
+_UNDECIDED = Fingerprints(*[_NOTHING] * len(Fingerprints._fields))
+
+Action = Literal["run", "skip", "resume"]
+
+
+class Decision(NamedTuple):
+    """What to do about one artifact."""
+
+    action: Action
+    reason: str
+
+
+class Found(NamedTuple):
+    """What lies in the run's directory already."""
+
+    store: Reuse
+    mapping: Reuse
+    drafter: Reuse
+    drafter_report: Reuse
+    baseline_report: Reuse
+    verdict: Reuse
+    checkpoint: bool
+
+
+def plan_run(document: str, overrides: Mapping[str, str], *, root: Path, python: str) -> RunPlan:
+    """The plan of the run file `document` with `overrides`; raises UsageError or NotFound where the file is wrong.
+
+    `python` is the interpreter of the jobs. What is wrong with the host or the inputs is in `problems`.
+    """
+    return draw_plan(load_run(document, overrides), root=root, python=python)[0]
+
+
+def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blueprint]:
+    """The plan of a run that was read before, and the blueprint to carry it out by."""
+    surveyed = survey(run, root, python)
+    marks = _UNDECIDED if surveyed.inputs is None else fingerprints(run, surveyed.inputs)
+    blueprint = Blueprint.draw(run, root, marks)
+    planned = _plan_stages(blueprint, look(blueprint, thorough=False), surveyed, python)
+    needed, free = sum(stage.bytes_needed or 0 for stage in planned), free_bytes(blueprint.layout.directory)
+    problems = [*surveyed.problems, *_check_disk(blueprint.layout.directory, needed, free)]
+    plan = RunPlan(
+        run=run,
+        directory=str(blueprint.layout.directory),
+        stages=planned,
+        bytes_needed=needed,
+        bytes_free=free,
+        problems=problems,
+        fingerprint=combine("plan", run, str(blueprint.layout.directory), marks, planned, problems),
+    )
+    return plan, blueprint
+
+
+def look(blueprint: Blueprint, *, thorough: bool) -> Found:
+    """What is there of the run's artifacts; `thorough` reads them again in full."""
+    layout, marks = blueprint.layout, blueprint.fingerprints
+    return Found(
+        store=inspect(layout.store, marks.extraction, thorough=thorough),
+        mapping=inspect(layout.mapping, marks.vocabulary, thorough=thorough),
+        drafter=inspect(layout.drafter, marks.training, thorough=thorough),
+        drafter_report=inspect(layout.drafter_report, marks.drafter_report, thorough=thorough),
+        baseline_report=inspect(layout.baseline_report, marks.baseline_report, thorough=thorough),
+        verdict=inspect(layout.verdict, marks.verdict, thorough=thorough),
+        checkpoint=has_checkpoint(layout.checkpoints, marks.training),
+    )
+
+
+def decide(found: Found) -> dict[StageName, Decision]:
+    """What every stage does, given what is there; servers only run for those who need them."""
+    evaluated = isinstance(found.drafter_report, Valid) and isinstance(found.baseline_report, Valid)
+    return {
+        "preflight": Decision("run", "checks the inputs, the engine and the disk"),
+        "server": _server(needed=not isinstance(found.store, Valid), why="no hidden states are to be captured"),
+        "extraction": _artifact(found.store, "the store"),
+        "vocabulary": _artifact(found.mapping, "the mapping"),
+        "training": _resumable(found),
+        "serving": _server(
+            needed=not isinstance(found.drafter_report, Valid), why="the drafter has been measured already"
+        ),
+        "evaluation": (
+            Decision("skip", "both reports are valid")
+            if evaluated
+            else _artifact(found.drafter_report, "the report of the drafter's arm")
+            if not isinstance(found.drafter_report, Valid)
+            else _artifact(found.baseline_report, "the report of the baseline")
+        ),
+        "verdict": _artifact(found.verdict, "the verdict"),
+    }
+
+
+def _artifact(found: Reuse, name: str) -> Decision:
+    match found:
+        case Valid():
+            return Decision("skip", f"{name} is valid for the same inputs")
+        case Outdated(reason=reason):
+            return Decision("run", f"{name} that is there will be set aside: {reason}")
+        case Absent(begun=True):
+            return Decision("run", f"{name} was begun and not finished")
+        case Absent():
+            return Decision("run", f"{name} is not there yet")
+
+
+def _resumable(found: Found) -> Decision:
+    decision = _artifact(found.drafter, "the drafter")
+    if decision.action == "run" and found.checkpoint:
+        return Decision("resume", "goes on from the newest checkpoint of the same training")
+    return decision
+
+
+def _server(*, needed: bool, why: str) -> Decision:
+    return Decision("run", "serves the next stage") if needed else Decision("skip", why)
+
+
+def _plan_stages(blueprint: Blueprint, found: Found, surveyed: Survey, python: str) -> list[StagePlan]:
+    decisions, layout = decide(found), blueprint.layout
+    sizes = _sizes(blueprint.run, surveyed)
+
+    def stage(name: StageName, spec: Spec | None, output: Path | None) -> StagePlan:
+        decision = decisions[name]
+        skipped = decision.action == "skip"
+        return StagePlan(
+            stage=name,
+            action=decision.action,
+            reason=decision.reason if skipped or name not in sizes else f"{decision.reason}; {sizes[name][1]}",
+            command=[] if spec is None or skipped else _command(spec, python),
+            output=None if output is None else str(output),
+            bytes_needed=0 if skipped else sizes[name][0] if name in sizes else None,
+            seconds=None,
+        )
+
+    return [
+        stage("preflight", None, None),
+        stage("server", stages.capture_server(blueprint), None),
+        stage("extraction", stages.extraction(blueprint, UNKNOWN_URL), layout.store),
+        stage("vocabulary", stages.vocabulary(blueprint), layout.mapping),
+        stage("training", stages.training(blueprint), layout.drafter),
+        stage("serving", stages.evaluation_server(blueprint, "drafter"), None),
+        stage("evaluation", stages.evaluation(blueprint, "drafter", UNKNOWN_URL), layout.drafter_report),
+        stage("verdict", None, layout.verdict),
+    ]
+
+
+def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]:
+    """Bytes and what they are made of, for the stages of which something is known."""
+    target, train = surveyed.target, surveyed.train
+    if target is None:
+        return {}
+    parameters = estimates.drafter_parameters(run, target)
+    sizes: dict[StageName, tuple[int, str]] = {
+        "vocabulary": (
+            estimates.mapping_bytes(run, target),
+            f"{run.vocabulary.draft_vocab_size:,} of {target.vocab_size:,} tokens",
+        ),
+        "training": (
+            estimates.training_bytes(run, target),
+            f"{parameters:,} parameters, {run.training.steps:,} steps",
+        ),
+    }
+    if train is not None:
+        samples = f"{train.count:,} conversations, about {train.tokens:,} tokens"
+        sizes["extraction"] = (estimates.store_bytes(run, target, train), samples)
+    return sizes
+
+
+def _command(spec: Spec, python: str) -> list[str]:
+    return launch.plan(spec, python).argv
+
+
+def free_bytes(directory: Path) -> int:
+    """What an ordinary user may still write where `directory` is or will be."""
+    place = directory
+    while not place.exists():
+        place = place.parent
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize
+
+
+def _check_disk(directory: Path, needed: int, free: int) -> list[str]:
+    if needed <= free:
+        return []
+    sentence = (
+        f"the run will write about {needed / 2**30:.1f} GiB, but {directory} has room for {free / 2**30:.1f} GiB."
+    )
+    return [f"{sentence} Free space there, name another directory, or lower data.max_samples."]

@@ -1,0 +1,118 @@
+"""What would make a run fail, found before it begins; each problem is a sentence with what to do about it."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from remote.engines.layer_ids import to_sglang
+from remote.errors import RoostError
+from remote.pipeline.fingerprints import Inputs, hash_mapping_source
+from remote.pipeline.inputs import Conversations, Target, describe_conversations, describe_target
+from remote.pipeline.layout import resolve_path
+from remote.protocol.run import RunConfig
+
+_IMPORT_TIMEOUT_S = 30.0
+_FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+
+_T = TypeVar("_T")
+
+
+class Survey(NamedTuple):
+    """What was found of the inputs (None where it is missing) and every problem."""
+
+    target: Target | None
+    train: Conversations | None
+    inputs: Inputs | None
+    problems: list[str]
+
+
+def survey(run: RunConfig, root: Path, python: str) -> Survey:
+    """Read the inputs of `run` and check them; `python` is the interpreter that runs the engine unless the run names one."""
+    problems: list[str] = []
+    target = _attempt(problems, lambda: describe_target(resolve_path(root, run.target.model)))
+    train = _attempt(
+        problems,
+        lambda: describe_conversations(
+            resolve_path(root, run.data.train), max_samples=run.data.max_samples, max_length=run.data.max_length
+        ),
+    )
+    held_out = _attempt(
+        problems,
+        lambda: describe_conversations(
+            resolve_path(root, run.data.evaluation), max_samples=None, max_length=run.data.max_length
+        ),
+    )
+    before = len(problems)
+    mapping_source = _attempt(problems, lambda: hash_mapping_source(run, root))
+    inputs = None
+    if target and train and held_out and len(problems) == before:
+        inputs = Inputs(target, train, held_out, mapping_source)
+    problems.extend(_check_target(run, target) if target else [])
+    problems.extend(_check_data(run, train, held_out) if train and held_out else [])
+    problems.extend(_check_speculation(run))
+    problems.extend(_check_engine(run, root, python))
+    return Survey(target, train, inputs, problems)
+
+
+def say(error: RoostError) -> str:
+    """An error of this side as one sentence with its hint."""
+    return error.info.message if error.info.hint is None else f"{error.info.message}. {error.info.hint}"
+
+
+def _attempt(problems: list[str], read: Callable[[], _T]) -> _T | None:
+    try:
+        return read()
+    except RoostError as error:
+        problems.append(say(error))
+        return None
+
+
+def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
+    try:
+        to_sglang(
+            list(run.extraction.layer_ids),
+            architecture=target.architecture,
+            num_hidden_layers=target.num_hidden_layers,
+        )
+    except ValueError as error:
+        yield f"extraction.layer_ids: {error}"
+    if run.vocabulary.draft_vocab_size > target.vocab_size:
+        yield (
+            f"vocabulary.draft_vocab_size is {run.vocabulary.draft_vocab_size}, but the target knows only "
+            f"{target.vocab_size} tokens. Choose a smaller draft vocabulary."
+        )
+
+
+def _check_data(run: RunConfig, train: Conversations, held_out: Conversations) -> Iterator[str]:
+    if train.sha256 == held_out.sha256:
+        yield "data.train and data.evaluation are the same conversations. Evaluate on prompts that were held out."
+    if held_out.count < run.evaluation.prompts:
+        yield (
+            f"{held_out.path} holds {held_out.count} conversations, but evaluation.prompts asks for "
+            f"{run.evaluation.prompts}. Add prompts or ask for fewer."
+        )
+
+
+def _check_speculation(run: RunConfig) -> Iterator[str]:
+    speculation = run.speculation
+    if speculation.top_k == 1 and speculation.draft_tokens != speculation.num_steps + 1:
+        yield (
+            f"speculation: with top_k 1, draft_tokens must be num_steps + 1 = {speculation.num_steps + 1}, "
+            f"not {speculation.draft_tokens}."
+        )
+
+
+def _check_engine(run: RunConfig, root: Path, python: str) -> Iterator[str]:
+    interpreter = python if run.engine.python is None else str(resolve_path(root, run.engine.python))
+    command = [interpreter, "-c", _FIND_ENGINE, run.engine.name]
+    try:
+        found = subprocess.run(command, capture_output=True, check=False, timeout=_IMPORT_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield f"engine.python: {interpreter} cannot be run ({error})."
+        return
+    if found.returncode != 0:
+        yield (
+            f"{interpreter} cannot import {run.engine.name}. "
+            f"Name the interpreter of the engine's environment as engine.python."
+        )

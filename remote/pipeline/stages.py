@@ -1,0 +1,128 @@
+"""The specs of the jobs that carry out a run, one function a job; pure."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from remote.pipeline.fingerprints import Fingerprints
+from remote.pipeline.layout import RunLayout, lay_out, resolve_path
+from remote.protocol.run import EngineConfig, RunConfig
+from remote.protocol.specs import (
+    Arm,
+    Capture,
+    DrafterServing,
+    EvaluationSpec,
+    ExtractionSpec,
+    ServerSpec,
+    TrainingSpec,
+    VocabularySpec,
+)
+
+UNKNOWN_URL = "http://127.0.0.1:0"
+"""Stands in a plan for the address that a server picks when it runs."""
+
+
+class Blueprint(NamedTuple):
+    """A run with its place and its fingerprints: what every spec is drawn from."""
+
+    run: RunConfig
+    root: Path
+    layout: RunLayout
+    fingerprints: Fingerprints
+
+    @classmethod
+    def draw(cls, run: RunConfig, root: Path, fingerprints: Fingerprints) -> "Blueprint":
+        """The blueprint of `run` below `root`."""
+        return cls(run, root, lay_out(run, root), fingerprints)
+
+    def path(self, path: str) -> str:
+        """A path of the run file as an absolute one."""
+        return str(resolve_path(self.root, path))
+
+
+def capture_server(plan: Blueprint) -> ServerSpec:
+    """The server that captures hidden states."""
+    return ServerSpec(model=plan.path(plan.run.target.model), engine=_located(plan), capture=_capture(plan))
+
+
+def extraction(plan: Blueprint, url: str) -> ExtractionSpec:
+    """Fill the store through the capturing server at `url`."""
+    data = plan.run.data
+    return ExtractionSpec(
+        url=url,
+        capture=_capture(plan),
+        target_model=plan.path(plan.run.target.model),
+        conversations=plan.path(data.train),
+        store=str(plan.layout.store),
+        extraction=plan.run.extraction,
+        max_length=data.max_length,
+        max_samples=data.max_samples,
+        fingerprint=plan.fingerprints.extraction,
+    )
+
+
+def vocabulary(plan: Blueprint) -> VocabularySpec:
+    """Build or copy the mapping."""
+    config = plan.run.vocabulary
+    source = None if config.source is None else plan.path(config.source)
+    return VocabularySpec(
+        store=str(plan.layout.store),
+        target_model=plan.path(plan.run.target.model),
+        mapping=str(plan.layout.mapping),
+        vocabulary=msgspec.structs.replace(config, source=source),
+        fingerprint=plan.fingerprints.vocabulary,
+    )
+
+
+def training(plan: Blueprint) -> TrainingSpec:
+    """Train and export the drafter."""
+    return TrainingSpec(
+        store=str(plan.layout.store),
+        mapping=str(plan.layout.mapping),
+        target_model=plan.path(plan.run.target.model),
+        drafter=str(plan.layout.drafter),
+        checkpoints=str(plan.layout.checkpoints),
+        training=plan.run.training,
+        fingerprint=plan.fingerprints.training,
+    )
+
+
+def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
+    """The server of one arm: both answer in the same dtype on the same backend, only the drafter differs."""
+    engine, evaluation = _located(plan), plan.run.evaluation
+    drafter = DrafterServing(model=str(plan.layout.drafter), speculation=plan.run.speculation)
+    return ServerSpec(
+        model=plan.path(plan.run.target.model),
+        engine=msgspec.structs.replace(
+            engine,
+            dtype=evaluation.dtype,
+            attention_backend=evaluation.attention_backend or engine.attention_backend,
+        ),
+        drafter=drafter if arm == "drafter" else None,
+    )
+
+
+def evaluation(plan: Blueprint, arm: Arm, url: str) -> EvaluationSpec:
+    """Measure one arm; the baseline is measured second and compares its outputs with the drafter's."""
+    of_drafter = arm == "drafter"
+    return EvaluationSpec(
+        arm=arm,
+        url=url,
+        target_model=plan.path(plan.run.target.model),
+        prompts=plan.path(plan.run.data.evaluation),
+        report=str(plan.layout.drafter_report if of_drafter else plan.layout.baseline_report),
+        evaluation=plan.run.evaluation,
+        fingerprint=plan.fingerprints.drafter_report if of_drafter else plan.fingerprints.baseline_report,
+        reference=None if of_drafter else str(plan.layout.drafter_report),
+    )
+
+
+def _located(plan: Blueprint) -> EngineConfig:
+    """The engine with its interpreter's path made absolute."""
+    engine = plan.run.engine
+    return engine if engine.python is None else msgspec.structs.replace(engine, python=plan.path(engine.python))
+
+
+def _capture(plan: Blueprint) -> Capture:
+    return Capture(layer_ids=plan.run.extraction.layer_ids, spool_directory=str(plan.layout.spool))
