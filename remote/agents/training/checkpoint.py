@@ -1,6 +1,5 @@
 """Checkpoints: a directory a step, published whole with a manifest, so that a killed training resumes from a sound one."""
 
-import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from remote.agents.training.trainer import Trainer
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
-from remote.errors import RoostError
+from remote.errors import Conflict, RoostError
 
 FORMAT = "roost-checkpoint"
 _STATE = "state.pt"
@@ -32,7 +31,9 @@ def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, prod
     """Write the trainer's weights, optimizer, random state and step below `directory`; only the newest two are kept."""
     final = directory / f"step-{trainer.step:08d}"
     if final.exists():
-        return final
+        if _is_sound(final, fingerprint):
+            return final
+        shutil.rmtree(final)
     part = directory / f"{final.name}.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -58,14 +59,33 @@ def _checkpoints(directory: Path) -> list[Path]:
     return sorted(directory.glob("step-????????"), reverse=True)
 
 
+def _fingerprint(checkpoint: Path) -> str | None:
+    try:
+        return read_manifest(checkpoint).fingerprint
+    except RoostError:
+        return None
+
+
+def _is_sound(checkpoint: Path, fingerprint: str) -> bool:
+    try:
+        verify(checkpoint)
+    except RoostError:
+        return False
+    return _fingerprint(checkpoint) == fingerprint
+
+
 def newest_checkpoint(directory: Path, fingerprint: str) -> Path | None:
-    """The newest whole checkpoint of the same training; broken and foreign ones are passed over."""
+    """The newest whole checkpoint of the training with `fingerprint`; damaged ones are passed over.
+
+    Raises Conflict when a checkpoint of another training lies there: neither may resume from or delete the other's.
+    """
     for path in _checkpoints(directory):
-        with contextlib.suppress(RoostError, OSError):
-            if read_manifest(path).fingerprint == fingerprint:
-                verify(path)
-                return path
-    return None
+        if _fingerprint(path) not in (None, fingerprint):
+            raise Conflict(
+                f"{path} is a checkpoint of another training (other inputs or settings)",
+                hint="give this training a checkpoint directory of its own, or move that one away",
+            )
+    return next((path for path in _checkpoints(directory) if _is_sound(path, fingerprint)), None)
 
 
 def restore(trainer: Trainer, checkpoint: Path) -> None:

@@ -1,6 +1,5 @@
 """The training loop: float32 masters under AdamW, compute in bfloat16 where the processor multiplies it, one batch a step."""
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -87,7 +86,7 @@ class Trainer:
         )
         self._choices: dict[Window, Tensor] = {}
 
-    def precision(self) -> contextlib.AbstractContextManager[None]:
+    def precision(self) -> torch.autocast:
         """The context that the drafter computes in."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.autocast)
 

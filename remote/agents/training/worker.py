@@ -1,6 +1,7 @@
 """The training agent: from a store and a mapping to a drafter that SGLang serves."""
 
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
 from remote.agents.training.setup import Training, pick_device, prepare
 from remote.artifacts.atomic import publish_directory
-from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
-from remote.errors import WorkFailed
+from remote.artifacts.manifest import Manifest, artifact_ref, read_manifest, verify, write_manifest
+from remote.errors import Conflict
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, Note, StepLogged
 from remote.protocol.specs import TrainingSpec
@@ -22,6 +23,10 @@ from remote.protocol.specs import TrainingSpec
 PRODUCER = "roost training 1"
 _MEASURED_DRAFTS = 3
 _MEASURED_WINDOWS = 8
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
 
 
 class _Checkpoints:
@@ -38,7 +43,8 @@ class _Checkpoints:
         found = newest_checkpoint(self.directory, self.spec.fingerprint)
         if found is not None:
             restore(self.trainer, found)
-            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step} ({found})"))
+            _say(f"resumed from step {self.trainer.step}: {found}")
+            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step}"))
 
     def save(self) -> None:
         """Write a checkpoint and tell it."""
@@ -63,6 +69,11 @@ def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogge
     def tell(event: StepLogged) -> None:
         last[:] = [event]
         job.tell(event)
+        _say(
+            f"step {event.step}/{event.total_steps}  loss {event.loss:.4f}  "
+            f"accuracy {' '.join(f'{share:.3f}' for share in event.accuracy)}  lr {event.learning_rate:.2e}  "
+            f"{event.tokens_per_s:.0f} tok/s"
+        )
 
     plan = batches_from(training.windows, batch_tokens=config.batch_tokens, seed=config.seed, first=trainer.step)
     trainer.run(
@@ -72,10 +83,7 @@ def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogge
         after_step=checkpoints.after_step,
     )
     if trainer.step < config.steps:
-        raise WorkFailed(
-            f"training was stopped after step {trainer.step} of {config.steps}",
-            hint="start it again with the same run: it resumes from the checkpoint of that step",
-        )
+        job.check_stop()
     checkpoints.save()
     return last[0] if last else None
 
@@ -88,6 +96,23 @@ def _held_out(training: Training) -> Iterator[Batch]:
 def _measure(training: Training) -> Acceptance | None:
     trainer = training.trainer
     return measure_acceptance(trainer.drafter, _held_out(training), trainer.draft_ids, steps=_MEASURED_DRAFTS)
+
+
+def _summary(
+    training: Training, logged: StepLogged | None, acceptance: Acceptance | None, seconds: float
+) -> dict[str, float | int | None]:
+    """The figures that a person asks for first; the acceptance length is simulated along stored text (teacher-forced)."""
+    summary: dict[str, float | int | None] = {
+        "steps": training.trainer.step,
+        "tokens": training.trainer.tokens,
+        "seconds": seconds,
+        "loss": logged.loss if logged else None,
+        "simulated_acceptance_length": acceptance.length if acceptance else None,
+        "held_out_tokens": acceptance.tokens if acceptance else 0,
+    }
+    for position, share in enumerate(acceptance.accuracy if acceptance else []):
+        summary[f"held_out_accuracy_{position}"] = share
+    return summary
 
 
 def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None]) -> None:
@@ -114,37 +139,45 @@ def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | i
         producer=PRODUCER,
         created_at=time.time(),
         files=[],
-        properties={"layer_ids": training.layer_ids, **summary},
+        properties={"layer_ids": training.layer_ids, "summary": summary},
     )
     write_manifest(part, manifest, files)
     publish_directory(part, final)
 
 
-def work(spec: TrainingSpec, job: JobContext) -> JobResult:
-    """Train as `spec` says and export the drafter."""
-    started = time.monotonic()
-    training = prepare(spec, pick_device(spec.training))
-    job.tell(
-        Note(
-            level="info",
-            text=f"{len(training.windows)} windows, {training.tokens} tokens an epoch; "
-            f"{sum(p.numel() for p in training.trainer.drafter.parameters()):,} trainable parameters",
+def _result(drafter: Path, summary: dict[str, float | int | None]) -> JobResult:
+    return JobResult(outputs=[artifact_ref("drafter", drafter)], summary=dict(summary))
+
+
+def _finished(spec: TrainingSpec) -> JobResult | None:
+    """The result of the same training, when its drafter is there already; raises Conflict when another's is."""
+    drafter = Path(spec.drafter)
+    if not drafter.exists():
+        return None
+    manifest = read_manifest(drafter)
+    if manifest.fingerprint != spec.fingerprint:
+        raise Conflict(
+            f"{drafter} is the drafter of another training (other inputs or settings)",
+            hint="move it away, or give this training another output",
         )
-    )
+    verify(drafter)
+    return _result(drafter, manifest.properties["summary"])
+
+
+def work(spec: TrainingSpec, job: JobContext) -> JobResult:
+    """Train as `spec` says and export the drafter; a drafter of the same training that is there already is the result."""
+    started = time.monotonic()
+    finished = _finished(spec)
+    if finished is not None:
+        return finished
+    training = prepare(spec, pick_device(spec.training))
+    size = sum(parameter.numel() for parameter in training.trainer.drafter.parameters())
+    _say(f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters")
     logged = _train(spec, training, job)
-    acceptance = _measure(training)
-    summary: dict[str, float | int | None] = {
-        "steps": training.trainer.step,
-        "tokens": training.trainer.tokens,
-        "loss": logged.loss if logged else None,
-        "simulated_acceptance_length": acceptance.length if acceptance else None,
-        "held_out_tokens": acceptance.tokens if acceptance else 0,
-    }
-    for position, share in enumerate(acceptance.accuracy if acceptance else []):
-        summary[f"held_out_accuracy_{position}"] = share
+    summary = _summary(training, logged, _measure(training), time.monotonic() - started)
     _export(spec, training, summary)
-    summary["seconds"] = time.monotonic() - started
-    return JobResult(outputs=[artifact_ref("drafter", Path(spec.drafter))], summary=dict(summary))
+    _say(f"drafter written: {spec.drafter}")
+    return _result(Path(spec.drafter), summary)
 
 
 if __name__ == "__main__":
