@@ -71,7 +71,7 @@ class Desk:
 
                 return read_verdict(store, job_id)
             case ValidateMapping(path=path):
-                from remote.artifacts.mapping import validate_mapping  # noqa: PLC0415
+                from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
                 return validate_mapping(store.root / Path(path).expanduser())
 

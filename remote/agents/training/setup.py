@@ -17,7 +17,7 @@ from remote.agents.training.objective import Teacher
 from remote.agents.training.target import TargetConfig, TargetWeights, read_target_config, read_target_weights
 from remote.agents.training.trainer import Trainer, initialise
 from remote.artifacts.hidden_states import StoreReader
-from remote.artifacts.mapping import read_mapping
+from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition
 from remote.protocol.run import TrainingConfig
 from remote.protocol.specs import TrainingSpec
