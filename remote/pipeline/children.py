@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from remote.agents.harness import Stopped
 from remote.errors import RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.progress import Alive, Failed, Succeeded, judge_child
@@ -18,10 +19,6 @@ _POLL_S = 0.5
 _STOP_TIMEOUT_S = 180.0
 _PAGE = 1000
 _LONGEST_ID = 64
-
-
-class Stopped(WorkFailed):
-    """The run was asked to stop."""
 
 
 class Seen(NamedTuple):
@@ -126,7 +123,7 @@ class Children:
 
     def _refuse_when_stopping(self) -> None:
         if self._stop_requested.is_set():
-            raise Stopped("the run was asked to stop", hint="Start it again: what is finished will not be done twice.")
+            raise Stopped("the run was asked to stop; started again, it does nothing twice that is finished")
 
 
 def failure(job_id: str, reason: str) -> WorkFailed:

@@ -10,7 +10,7 @@ from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
 from remote.pipeline.plan import Found
 from remote.pipeline.reporting import Reporter, RunningStage
-from remote.pipeline.reuse import Outdated, Reuse, Valid, has_foreign_checkpoint, set_aside
+from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_foreign_checkpoint, mark_begun, set_aside
 from remote.pipeline.stages import Blueprint
 from remote.protocol.jobs import ArtifactRef
 from remote.protocol.progress import ServerReady, StageName
@@ -60,7 +60,9 @@ class Execution:
             self._reporter.skip("server", "no hidden states are to be captured")
             self._reporter.skip("extraction", "the store is valid for the same inputs")
             return
-        self._make_room(self._found.store, layout.store)
+        if not self._found.store_to_go_on:
+            self._make_room(self._found.store, layout.store)
+        mark_begun(layout.store, self._plan.fingerprints.extraction)
         shutil.rmtree(layout.spool, ignore_errors=True)
         server = self._serve("server", stages.capture_server(self._plan))
         self._run_stage("extraction", stages.extraction(self._plan, server.url))
@@ -148,7 +150,9 @@ class Execution:
         match found:
             case Outdated(reason=reason):
                 self._set_aside(directory, reason)
-            case _:
+            case Absent(begun=True):
+                self._set_aside(directory, "it has no manifest, so it was never finished")
+            case Absent() | Valid():
                 pass
 
     def _set_aside(self, directory: Path, reason: str) -> None:

@@ -4,14 +4,14 @@ What only changes speed or comfort (memory share, concurrency, ports, time-outs,
 changing it must not throw away a store that took days.
 """
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from remote.artifacts.manifest import fingerprint_of, hash_file
 from remote.errors import NotFound
-from remote.pipeline.inputs import Conversations, Target, hash_file
+from remote.pipeline.inputs import Conversations, Target
 from remote.pipeline.layout import resolve_path
 from remote.protocol.run import EngineConfig, RunConfig
 
@@ -60,8 +60,8 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
 
 
 def combine(name: str, *parts: object) -> str:
-    """The SHA-256 of `parts` in their canonical JSON form, under the name of what they make."""
-    return hashlib.sha256(msgspec.json.encode([name, _VERSION, *parts], order="sorted")).hexdigest()
+    """The fingerprint of `parts` (structs and JSON values) under the name of what they make."""
+    return fingerprint_of({"artifact": name, "version": _VERSION, "parts": parts})
 
 
 def hash_mapping_source(run: RunConfig, root: Path) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from remote.artifacts.manifest import hash_file
 from remote.errors import NotFound, Precondition
 
 _HASHED_SUFFIXES = (".json", ".jinja", ".model", ".txt", ".py")
@@ -97,15 +98,6 @@ def estimate_tokens(turns: list[str]) -> int:
     """An upper estimate of a conversation's tokens from the text of its turns."""
     text = sum(len(turn.encode()) for turn in turns)
     return -(-text // _BYTES_PER_TOKEN) + _TOKENS_PER_TURN * len(turns) + _TOKENS_PER_CONVERSATION
-
-
-def hash_file(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _read_turns(line: bytes, path: Path, number: int) -> list[str]:

@@ -10,7 +10,7 @@ from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import Fingerprints, combine, fingerprints
 from remote.pipeline.problems import Survey, survey
-from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect
+from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect, was_begun_with
 from remote.pipeline.stages import UNKNOWN_URL, Blueprint
 from remote.protocol.progress import StageName
 from remote.protocol.reports import RunPlan, StagePlan
@@ -39,6 +39,7 @@ class Found(NamedTuple):
     drafter_report: Reuse
     baseline_report: Reuse
     verdict: Reuse
+    store_to_go_on: bool
     checkpoint: bool
 
 
@@ -73,13 +74,15 @@ def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blue
 def look(blueprint: Blueprint, *, thorough: bool) -> Found:
     """What is there of the run's artifacts; `thorough` reads them again in full."""
     layout, marks = blueprint.layout, blueprint.fingerprints
+    store = inspect(layout.store, marks.extraction, thorough=thorough)
     return Found(
-        store=inspect(layout.store, marks.extraction, thorough=thorough),
+        store=store,
         mapping=inspect(layout.mapping, marks.vocabulary, thorough=thorough),
         drafter=inspect(layout.drafter, marks.training, thorough=thorough),
         drafter_report=inspect(layout.drafter_report, marks.drafter_report, thorough=thorough),
         baseline_report=inspect(layout.baseline_report, marks.baseline_report, thorough=thorough),
         verdict=inspect(layout.verdict, marks.verdict, thorough=thorough),
+        store_to_go_on=isinstance(store, Absent) and was_begun_with(layout.store, marks.extraction),
         checkpoint=has_checkpoint(layout.checkpoints, marks.training),
     )
 
@@ -90,9 +93,9 @@ def decide(found: Found) -> dict[StageName, Decision]:
     return {
         "preflight": Decision("run", "checks the inputs, the engine and the disk"),
         "server": _server(needed=not isinstance(found.store, Valid), why="no hidden states are to be captured"),
-        "extraction": _artifact(found.store, "the store"),
+        "extraction": _extraction(found),
         "vocabulary": _artifact(found.mapping, "the mapping"),
-        "training": _resumable(found),
+        "training": _training(found),
         "serving": _server(
             needed=not isinstance(found.drafter_report, Valid), why="the drafter has been measured already"
         ),
@@ -114,12 +117,18 @@ def _artifact(found: Reuse, name: str) -> Decision:
         case Outdated(reason=reason):
             return Decision("run", f"{name} that is there will be set aside: {reason}")
         case Absent(begun=True):
-            return Decision("run", f"{name} was begun and not finished")
+            return Decision("run", f"{name} that is there will be set aside: it was never finished")
         case Absent():
             return Decision("run", f"{name} is not there yet")
 
 
-def _resumable(found: Found) -> Decision:
+def _extraction(found: Found) -> Decision:
+    if found.store_to_go_on and found.store == Absent(begun=True):
+        return Decision("resume", "goes on after the last whole shard of the same inputs")
+    return _artifact(found.store, "the store")
+
+
+def _training(found: Found) -> Decision:
     decision = _artifact(found.drafter, "the drafter")
     if decision.action == "run" and found.checkpoint:
         return Decision("resume", "goes on from the newest checkpoint of the same training")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from remote.agents.harness import Stopped
 from remote.errors import RoostError
 from remote.pipeline.children import Seen
 from remote.pipeline.progress import Alive, StageProgress, judge_child
@@ -86,7 +87,7 @@ class Reporter:
         try:
             yield running
         except BaseException as error:
-            reason = error.info.message if isinstance(error, RoostError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, (RoostError, Stopped)) else f"{type(error).__name__}: {error}"
             self._change(stage, StageFailed(started_at=since, ended_at=time.time(), reason=reason))
             raise
         self._change(stage, StageDone(started_at=since, ended_at=time.time(), detail=running.state.detail))

@@ -1,9 +1,11 @@
 """Whether an artifact that is there already may be used again; only its manifest is believed."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from remote.artifacts.atomic import write_atomic
 from remote.artifacts.manifest import read_manifest, verify
 from remote.errors import RoostError
 
@@ -32,36 +34,44 @@ def inspect(directory: Path, fingerprint: str, *, thorough: bool) -> Reuse:
     if not (directory / "manifest.json").is_file():
         return Absent(begun=directory.is_dir() and any(directory.iterdir()))
     try:
-        manifest = read_manifest(directory)
-        if manifest.fingerprint != fingerprint:
+        if read_manifest(directory).fingerprint != fingerprint:
             return Outdated("it was made of other inputs or settings")
-        if thorough:
-            verify(directory)
-        return _check_sizes(directory, {file.name: file.bytes for file in manifest.files})
+        verify(directory, hashes=thorough)
     except RoostError as error:
         return Outdated(str(error))
-
-
-def _check_sizes(directory: Path, sizes: dict[str, int]) -> Reuse:
-    for name, size in sizes.items():
-        path = directory / name
-        if not path.is_file() or path.stat().st_size != size:
-            return Outdated(f"{path} is missing or has another size than its manifest says")
     return Valid()
+
+
+def mark_begun(directory: Path, fingerprint: str) -> None:
+    """Put on record, beside `directory`, of which inputs it is being made; its manifest only says so in the end."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(_mark(directory), fingerprint.encode())
+
+
+def was_begun_with(directory: Path, fingerprint: str) -> bool:
+    """Whether what was begun in `directory` is of the same inputs, so that it can be gone on with."""
+    try:
+        return _mark(directory).read_text() == fingerprint
+    except OSError:
+        return False
+
+
+def _mark(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.begun")
 
 
 def has_checkpoint(directory: Path, fingerprint: str) -> bool:
     """Whether a training with `fingerprint` can go on from a checkpoint in `directory`."""
-    return any(isinstance(inspect(path, fingerprint, thorough=False), Valid) for path in directory.glob("step-*"))
+    return any(isinstance(found, Valid) for found in _checkpoints(directory, fingerprint))
 
 
 def has_foreign_checkpoint(directory: Path, fingerprint: str) -> bool:
     """Whether `directory` holds a checkpoint of another training, which must not be mixed with this one's."""
-    return any(
-        isinstance(inspect(path, fingerprint, thorough=False), Outdated)
-        for path in directory.glob("step-*")
-        if path.suffix != ".part"
-    )
+    return any(isinstance(found, Outdated) for found in _checkpoints(directory, fingerprint))
+
+
+def _checkpoints(directory: Path, fingerprint: str) -> Iterator[Reuse]:
+    return (inspect(path, fingerprint, thorough=False) for path in directory.glob("step-????????"))
 
 
 def set_aside(directory: Path) -> Path:

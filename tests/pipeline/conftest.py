@@ -1,0 +1,72 @@
+"""A host's root with the smallest inputs of a run, and an interpreter that claims to have the engine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = """
+name = "trial"
+[target]
+model = "models/target"
+[data]
+train = "conversations/train.jsonl"
+evaluation = "conversations/eval.jsonl"
+max_length = 64
+[engine]
+device = "cpu"
+[extraction]
+layer_ids = [1, 2, 3]
+[vocabulary]
+draft_vocab_size = 32
+[training]
+steps = 4
+device = "cpu"
+[evaluation]
+prompts = 2
+max_tokens = 4
+"""
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "vocab_size": 512,
+}
+
+
+def write_conversations(path: Path, answers: list[str]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as file:
+        for number, answer in enumerate(answers):
+            turns = [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": answer}]
+            file.write(json.dumps({"id": f"c-{number}", "conversations": turns}) + "\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    model = root / "models/target"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    (model / "tokenizer.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(b"\0" * 1000)
+    write_conversations(root / "conversations/train.jsonl", ["one two three", "four five", "six"])
+    write_conversations(root / "conversations/eval.jsonl", ["seven", "eight"])
+    return root
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """An interpreter to which any engine can be imported."""
+    path = tmp_path / "python"
+    path.write_text("#!/bin/sh\nexit 0\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def document() -> str:
+    return DOCUMENT

@@ -1,0 +1,98 @@
+"""Run files: presets, what is laid over them, and errors that name the key."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote.errors import NotFound, UsageError
+from remote.pipeline.config import load_run, merge, preset_names
+
+tables = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda below: st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    max_leaves=12,
+)
+documents = st.dictionaries(st.sampled_from("abc"), tables, max_size=3)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_is_a_run_on_its_own(name):
+    run = load_run(f'preset = "{name}"')
+    assert run.training.steps > 0
+    assert run.speculation.draft_tokens == run.speculation.num_steps + 1
+
+
+def test_the_presets_are_there():
+    assert set(preset_names()) >= {"embedded", "tiny", "kimi-k2.5-8x-rtx-pro-6000"}
+
+
+def test_a_file_and_overrides_are_laid_over_the_preset():
+    base = load_run('preset = "embedded"')
+    run = load_run(
+        'preset = "embedded"\n[training]\nsteps = 7\n[engine.environment]\nEXTRA = "1"\n',
+        {"training.seed": "9", "extraction.layer_ids": "[1, 5, 9]", "target.model": "elsewhere/model"},
+    )
+    assert (run.training.steps, run.training.seed, run.extraction.layer_ids) == (7, 9, [1, 5, 9])
+    assert run.target.model == "elsewhere/model"
+    assert run.engine.environment == base.engine.environment | {"EXTRA": "1"}
+    assert run.training.learning_rate == base.training.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            {"training.stepz": "3"},
+            "training.stepz: there is no such key (did you mean 'steps'?); allowed here: drafter, ",
+        ),
+        ({"engine.device": '"gpu"'}, "engine.device: Invalid enum value 'gpu'; allowed: cpu, cuda"),
+        ({"training.steps": "twenty"}, "training.steps: Expected `int`, got `str`"),
+        ({"training.steps": "0"}, "training.steps: Expected `int` >= 1"),
+        ({"extraction.layer_ids": "[1, -2]"}, "extraction.layer_ids[1]: Expected `int` >= 0"),
+        ({"nonsense": "1"}, "nonsense: there is no such key; allowed here: name, target, "),
+        ({"training..steps": "1"}, "the override 'training..steps' is no key"),
+        ({"name": "Has Spaces"}, "name: Expected `str` matching"),
+    ],
+)
+def test_an_error_names_the_key_and_what_is_allowed(override, said):
+    with pytest.raises(UsageError) as caught:
+        load_run('preset = "embedded"', override)
+    assert str(caught.value).startswith(said)
+
+
+def test_an_unknown_preset_lists_those_that_exist():
+    with pytest.raises(NotFound) as caught:
+        load_run('preset = "embeded"')
+    assert "embedded, kimi-k2.5-8x-rtx-pro-6000, tiny" in str(caught.value)
+    assert caught.value.info.hint == "Did you mean 'embedded'?"
+
+
+@pytest.mark.parametrize("name", ["../../secrets", "", 3, ["embedded"]])
+def test_a_preset_is_a_name_and_never_a_path(name):
+    with pytest.raises(NotFound):
+        load_run(f"preset = {name!r}")
+
+
+def test_a_broken_file_and_a_missing_section_are_said():
+    with pytest.raises(UsageError, match="the run file is not TOML"):
+        load_run("name = ")
+    with pytest.raises(UsageError, match="missing required field `target`"):
+        load_run('name = "a"')
+
+
+@given(documents, documents)
+def test_what_is_laid_over_wins_and_the_rest_stays(base, over):
+    merged = merge(base, over)
+    assert merge(merged, over) == merged
+    assert set(merged) == set(base) | set(over)
+    for key, value in over.items():
+        if not isinstance(value, dict):
+            assert merged[key] == value
+    for key in set(base) - set(over):
+        assert merged[key] == base[key]
+
+
+@given(documents)
+def test_nothing_laid_over_changes_nothing(base):
+    assert merge(base, {}) == base
+    assert merge({}, base) == base
