@@ -1,1 +1,1 @@
-"""The agent `vocabulary`."""
+"""The vocabulary agent: the draft-vocabulary mapping, built from the store or copied, always validated."""
