@@ -1,0 +1,280 @@
+"""The training agent on a small real store: it learns, stops, resumes and refuses, and leaves what a server can read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from remote.agents.training.checkpoint import newest_checkpoint
+from remote.artifacts.hidden_states import Sample, StoreProperties, StoreWriter
+from remote.artifacts.manifest import read_manifest, verify
+from remote.artifacts.mapping import Mapping, write_mapping
+from remote.protocol.codec import decode_progress_record
+from remote.protocol.jobs import JobResult
+from remote.protocol.progress import CheckpointSaved, StepLogged
+from remote.protocol.run import DrafterConfig, TrainingConfig
+from remote.protocol.specs import TrainingSpec
+
+REPOSITORY = Path(__file__).parents[2]
+VOCABULARY, HIDDEN, LAYERS = 40, 32, [1, 2, 3]
+
+
+def _save_tensor(path: Path, array: np.ndarray) -> None:
+    torch.save(torch.from_numpy(array.copy()), path)
+
+
+class Inputs:
+    """A target, a store and a mapping in `directory`; the text counts upwards modulo 23, so a drafter can learn it."""
+
+    def __init__(self, directory: Path, *, dtype: str = "float32", final_norm: str = "post_norm", samples: int = 60):
+        self.directory = directory
+        generator = torch.Generator().manual_seed(0)
+        self.embedding = torch.randn(VOCABULARY, HIDDEN, generator=generator)
+        self.norm = torch.tensor([2.0, -0.5]).repeat(HIDDEN // 2)
+        self._write_target()
+        self._write_store(dtype, final_norm, samples)
+        self._write_mapping()
+
+    def _write_target(self) -> None:
+        target = self.directory / "target"
+        target.mkdir()
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "hidden_size": HIDDEN,
+            "intermediate_size": 48,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": VOCABULARY,
+            "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 128,
+            "rope_theta": 10000.0,
+            "torch_dtype": "float32",
+        }
+        (target / "config.json").write_text(json.dumps(config))
+        weights = {"model.embed_tokens.weight": self.embedding, "model.norm.weight": self.norm}
+        save_file(weights, target / "model.safetensors")
+
+    def _states(self, ids: torch.Tensor, final_norm: str) -> tuple[torch.Tensor, torch.Tensor]:
+        after = self.embedding[(ids + 1) % 23]
+        final = 4 * after / after.square().sum(-1, keepdim=True).sqrt()
+        if final_norm == "pre_norm":
+            final = final / self.norm
+        aux = torch.stack([self.embedding[ids], after, self.embedding[(ids + 2) % 23]], dim=1)
+        return aux, final
+
+    def _write_store(self, dtype: str, final_norm: str, samples: int) -> None:
+        properties = StoreProperties(
+            model="target",
+            layer_ids=LAYERS,
+            hidden_size=HIDDEN,
+            dtype=dtype,
+            final_norm=final_norm,
+            target_config_sha256="0",
+            tokenizer_sha256="0",
+            chat_template_sha256="0",
+            engine="none",
+            engine_version="0",
+        )
+        writer = StoreWriter(self.directory / "store", properties, 1 << 16)
+        for number in range(samples):
+            ids = (torch.arange(10 + number % 17) + 5 * number) % 23
+            aux, final = self._states(ids, final_norm)
+            mask = np.arange(len(ids)) >= 3
+            arrays = [_bits(part, dtype) for part in (aux, final)]
+            writer.append(Sample(f"s{number}", ids.numpy(), mask, *arrays))
+        writer.finish(fingerprint="store", inputs={})
+
+    def _write_mapping(self) -> None:
+        mapping = Mapping.from_target_ids(np.arange(24), VOCABULARY)
+        (self.directory / "mapping").mkdir()
+        write_mapping(
+            self.directory / "mapping",
+            mapping,
+            target_model="target",
+            coverage=1.0,
+            fingerprint="mapping",
+            inputs={},
+            save_tensor=_save_tensor,
+        )
+
+    def spec(self, *, output: str = "a", fingerprint: str = "f", **settings) -> TrainingSpec:
+        choices = {
+            "steps": 60,
+            "batch_tokens": 256,
+            "sequence_length": 24,
+            "ttt_length": 3,
+            "learning_rate": 5e-3,
+            "warmup_fraction": 0.1,
+            "gradient_clip": 1.0,
+            "device": "cpu",
+            "threads": 1,
+            "log_every": 10,
+            "checkpoint_every": 20,
+            **settings,
+        }
+        return TrainingSpec(
+            store=str(self.directory / "store"),
+            mapping=str(self.directory / "mapping"),
+            target_model=str(self.directory / "target"),
+            drafter=str(self.directory / output / "drafter"),
+            checkpoints=str(self.directory / output / "checkpoints"),
+            training=TrainingConfig(**choices),
+            fingerprint=fingerprint,
+        )
+
+
+def _bits(states: torch.Tensor, dtype: str) -> np.ndarray:
+    if dtype == "bfloat16":
+        return states.to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
+    return states.to(getattr(torch, dtype)).numpy()
+
+
+class Run:
+    """The worker as the supervisor starts it: a process of its own in a job's directory."""
+
+    def __init__(self, directory: Path, spec: TrainingSpec) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        (directory / "spec.json").write_bytes(msgspec.json.encode(spec))
+        environment = {
+            **os.environ,
+            "ROOST_JOB_DIR": str(directory),
+            "ROOST_ROOT": str(directory.parent),
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        self.log = (directory / "out.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "remote.agents.training.worker"],
+            env=environment,
+            cwd=directory,
+            stdout=self.log,
+            stderr=self.log,
+        )
+
+    def wait(self) -> int:
+        code = self.process.wait(timeout=120)
+        self.log.close()
+        return code
+
+    def events(self) -> list:
+        lines = (self.directory / "progress.jsonl").read_bytes().splitlines()
+        return [decode_progress_record(line).event for line in lines]
+
+    def result(self) -> JobResult:
+        return msgspec.json.decode((self.directory / "result.json").read_bytes(), type=JobResult)
+
+    def failure(self) -> str:
+        return json.loads((self.directory / "failure.json").read_text())["message"]
+
+    def text(self) -> str:
+        return (self.directory / "out.log").read_text()
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Inputs:
+    return Inputs(tmp_path)
+
+
+@pytest.mark.parametrize(("dtype", "final_norm"), [("float32", "post_norm"), ("bfloat16", "pre_norm")])
+def test_it_learns_and_leaves_a_verified_drafter(tmp_path, dtype, final_norm):
+    inputs = Inputs(tmp_path, dtype=dtype, final_norm=final_norm)
+    run = Run(tmp_path / "job", inputs.spec())
+    assert run.wait() == 0, run.text()
+    result, steps = run.result(), [event for event in run.events() if isinstance(event, StepLogged)]
+    assert [step.step for step in steps] == [10, 20, 30, 40, 50, 60]
+    assert steps[-1].loss < steps[0].loss / 2
+    assert len(steps[-1].accuracy) == 3
+    assert result.summary["steps"] == 60
+    assert result.summary["simulated_acceptance_length"] > 2.5
+    drafter = Path(result.outputs[0].path)
+    verify(drafter)
+    manifest = read_manifest(drafter)
+    assert manifest.format == "roost-drafter"
+    assert manifest.properties["layer_ids"] == LAYERS
+    assert set(manifest.inputs) == {"store", "mapping", "target"}
+    config = json.loads((drafter / "config.json").read_text())
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [0, 1, 2]
+
+
+def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, tmp_path):
+    whole = Run(tmp_path / "whole", inputs.spec(output="whole"))
+    assert whole.wait() == 0, whole.text()
+
+    broken = inputs.spec(output="broken", steps=60, checkpoint_every=1)
+    first = Run(tmp_path / "first", broken)
+    _wait_for_checkpoint(first)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 143, first.text()
+    stopped_at = max(event.step for event in first.events() if isinstance(event, CheckpointSaved))
+    assert 0 < stopped_at < 60
+    second = Run(tmp_path / "second", broken)
+    assert second.wait() == 0, second.text()
+    assert f"resumed from step {stopped_at}" in second.text()
+
+    weights = [load_file(tmp_path / name / "drafter" / "model.safetensors") for name in ("whole", "broken")]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-4, atol=1e-5)
+
+
+def _wait_for_checkpoint(run: Run) -> None:
+    deadline = time.monotonic() + 60
+    progress = run.directory / "progress.jsonl"
+    while not (progress.exists() and b"checkpoint_saved" in progress.read_bytes()):
+        assert run.process.poll() is None, run.text()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_another_trainings_is_refused(inputs, tmp_path):
+    run = Run(tmp_path / "job", inputs.spec(steps=40))
+    assert run.wait() == 0, run.text()
+    checkpoints = tmp_path / "a" / "checkpoints"
+    assert newest_checkpoint(checkpoints, "f") == checkpoints / "step-00000040"
+    (checkpoints / "step-00000040" / "state.pt").write_bytes(b"half")
+    assert newest_checkpoint(checkpoints, "f") == checkpoints / "step-00000020"
+    other = Run(tmp_path / "other", inputs.spec(steps=40, fingerprint="g", output="a"))
+    assert other.wait() == 1
+    assert "another training" in other.failure()
+
+
+def test_a_drafter_that_is_there_already_is_the_result(inputs, tmp_path):
+    spec = inputs.spec(steps=5)
+    first = Run(tmp_path / "first", spec)
+    assert first.wait() == 0, first.text()
+    again = Run(tmp_path / "again", spec)
+    assert again.wait() == 0, again.text()
+    assert again.result() == first.result()
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "words"),
+    [
+        ({"learning_rate": 1e30, "gradient_clip": 1e30}, 1, "the loss became"),
+        ({"drafter": DrafterConfig(num_attention_heads=5)}, 5, "5 heads"),
+    ],
+)
+def test_what_cannot_go_on_ends_with_the_reason(inputs, tmp_path, settings, code, words):
+    run = Run(tmp_path / "job", inputs.spec(**settings))
+    assert run.wait() == code
+    assert words in run.failure()
+    assert not (tmp_path / "a" / "drafter").exists()
+
+
+def test_a_store_of_another_model_is_refused(inputs, tmp_path):
+    config = tmp_path / "target" / "config.json"
+    config.write_text(config.read_text().replace('"hidden_size": 32', '"hidden_size": 64'))
+    run = Run(tmp_path / "job", inputs.spec())
+    assert run.wait() == 5
+    assert "another model" in run.failure()
