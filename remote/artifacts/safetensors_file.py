@@ -68,7 +68,9 @@ def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str
         blocks = [memoryview(header)]
         for tensor in tensors.values():
             dtype = _NUMPY_OF[tensor.tag]
-            blocks += [memoryview(np.ascontiguousarray(piece, dtype=dtype)).cast("B") for piece in tensor.pieces]
+            blocks += [
+                np.ascontiguousarray(piece, dtype=dtype).reshape(-1).view(np.uint8).data for piece in tensor.pieces
+            ]
         for block in blocks:
             file.write(block)
             digest.update(block)

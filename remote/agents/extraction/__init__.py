@@ -1,1 +1,1 @@
-"""The agent `extraction`."""
+"""The extraction agent: conversations through a capturing server into the store."""

@@ -1,0 +1,79 @@
+"""What the capture plugin leaves in its spool, checked before it is believed."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from remote.artifacts.hidden_states import Sample
+from remote.artifacts.safetensors_file import TAG_OF_DTYPE, open_safetensors
+from remote.errors import Precondition, WorkFailed
+from remote.protocol.run import Dtype
+
+_DTYPE_OF_TAG: dict[str, Dtype] = {tag: cast("Dtype", dtype) for dtype, tag in TAG_OF_DTYPE.items()}
+
+
+def check_ready(spool: Path, layer_ids: list[int]) -> dict[str, str]:
+    """Engine name and version from the plugin's ready marker; raises Precondition when it is missing or captures other layers."""
+    markers = sorted(spool.glob("ready-rank*.json"))
+    if not markers:
+        raise Precondition(f"no capture plugin is ready at {spool}", hint="start the server with capture")
+    marker = json.loads(markers[0].read_bytes())
+    if marker["layer_ids"] != layer_ids:
+        raise Precondition(
+            f"the server captures layers {marker['layer_ids']}, the run asks for {layer_ids}",
+            hint="start the server again with this run's extraction.layer_ids",
+        )
+    return {"engine": marker["engine"], "engine_version": marker["engine_version"]}
+
+
+def raise_plugin_error(spool: Path) -> None:
+    """Raise WorkFailed with the plugin's own words when it has failed."""
+    for path in sorted(spool.glob("error-rank*.json")):
+        detail = json.loads(path.read_bytes()).get("error", "no reason given")
+        raise WorkFailed(f"the capture plugin failed: {detail}", hint="the server's log has the traceback")
+
+
+class Spooled(NamedTuple):
+    """A checked request: its sample, and the dtype of its states."""
+
+    sample: Sample
+    dtype: Dtype
+
+
+def read_spooled(path: Path, *, sample_id: str, input_ids: list[int], loss_mask: list[bool], layers: int) -> Spooled:
+    """The states of one request; raises WorkFailed when a row is missing, of another token, not finite or all zero."""
+    tensors = open_safetensors(path)
+    hidden, final = tensors.arrays["hidden_states"], tensors.arrays["final_hidden_states"]
+    count = len(input_ids)
+    if hidden.shape[:2] != (count, layers) or final.shape[0] != count:
+        raise _bad(sample_id, f"{hidden.shape[0]} rows of {hidden.shape[1]} layers instead of {count} of {layers}")
+    if tensors.arrays["input_ids"].tolist() != input_ids:
+        raise _bad(sample_id, "states of other tokens than were sent")
+    for name, array in (("hidden_states", hidden), ("final_hidden_states", final)):
+        if not is_finite(array):
+            raise _bad(sample_id, f"values in {name} that are not finite")
+        if not array.reshape(count, -1).any(axis=1).all():
+            raise _bad(sample_id, f"a row of {name} that is all zero")
+    sample = Sample(
+        sample_id,
+        np.asarray(input_ids, np.int64),
+        np.asarray(loss_mask, np.bool_),
+        np.array(hidden),
+        np.array(final),
+    )
+    return Spooled(sample, _DTYPE_OF_TAG[tensors.tags["hidden_states"]])
+
+
+def is_finite(array: "np.ndarray") -> bool:
+    """Whether every value is finite; uint16 arrays are bfloat16 bit patterns, whose exponent of all ones is inf or NaN."""
+    if array.dtype == np.uint16:
+        return not ((array & 0x7F80) == 0x7F80).any()
+    return bool(np.isfinite(array).all())
+
+
+def _bad(sample_id: str, what: str) -> WorkFailed:
+    return WorkFailed(
+        f"sample {sample_id}: the engine gave {what}", hint="the capture is not to be trusted; see the server's log"
+    )

@@ -1,0 +1,89 @@
+"""Conversations and prompts as JSONL, read with errors that name the file and the line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from remote.artifacts.chat_template import Turn
+from remote.errors import Precondition
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A line: `{"id", "conversations": [{"role", "content"}, …], "truncated"}`."""
+
+    id: str
+    conversations: list[Turn]
+    truncated: bool = False
+
+
+class _Prompt(msgspec.Struct, frozen=True):
+    """A line of a benchmark: MT-Bench `{"question_id", "turns": […]}` or `{"id", "prompt"}`."""
+
+    id: str | None = None
+    question_id: int | str | None = None
+    task_id: str | None = None
+    prompt: str | None = None
+    turns: list[str] | None = None
+    conversations: list[Turn] | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """Turns that end with a user's message."""
+
+    prompt_id: str
+    turns: list[Turn]
+
+
+def _lines(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            number = 0
+            for position, line in enumerate(file, start=1):
+                if line.strip():
+                    yield position, line
+                    number += 1
+                if number == limit:
+                    return
+    except OSError as error:
+        raise Precondition(f"cannot read {path}: {error.strerror}", hint="name a JSONL file on the host") from error
+
+
+def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversation]:
+    """The conversations of a file; raises Precondition that names the line that is none."""
+    conversations: list[Conversation] = []
+    for number, line in _lines(path, limit):
+        try:
+            conversations.append(msgspec.json.decode(line, type=Conversation))
+        except msgspec.DecodeError as error:
+            raise Precondition(
+                f"{path}:{number} is no conversation: {error}", hint="mend or remove that line"
+            ) from error
+    if not conversations:
+        raise Precondition(f"{path} holds no conversations", hint="name a file with at least one line")
+    return conversations
+
+
+def read_prompts(path: Path, *, limit: int) -> list[Prompt]:
+    """The first `limit` prompts of a conversation or benchmark file; an answer at the end is dropped."""
+    prompts: list[Prompt] = []
+    for number, line in _lines(path, limit):
+        try:
+            entry = msgspec.json.decode(line, type=_Prompt)
+        except msgspec.DecodeError as error:
+            raise Precondition(f"{path}:{number} is no prompt: {error}", hint="mend or remove that line") from error
+        turns = _prompt_turns(entry)
+        if not turns:
+            raise Precondition(f"{path}:{number} has no user message", hint="mend or remove that line")
+        prompts.append(Prompt(str(entry.id or entry.question_id or entry.task_id or number), turns))
+    if not prompts:
+        raise Precondition(f"{path} holds no prompts", hint="name a file with at least one line")
+    return prompts
+
+
+def _prompt_turns(entry: _Prompt) -> list[Turn]:
+    if entry.conversations:
+        last_user = max((i for i, turn in enumerate(entry.conversations) if turn["role"] == "user"), default=-1)
+        return entry.conversations[: last_user + 1]
+    text = entry.prompt or (entry.turns[0] if entry.turns else None)
+    return [Turn(role="user", content=text)] if text else []
