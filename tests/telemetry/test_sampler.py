@@ -31,7 +31,7 @@ def test_a_stuck_driver_blocks_nobody_and_is_named(tmp_path: Path):
     released = threading.Event()
     answers = iter([lambda: GpuReading("nvml", "", [lost_gpu(0, ("card", "GPU-a"), "")]), released.wait])
     sampler = Sampler(tmp_path, list)
-    sampler._gpus = Deadline(lambda: next(answers)())
+    sampler._gpus = Deadline(lambda: next(answers)())  # noqa: PLW0108 - another answer at each call
     assert sampler.sample().gpu_source == "nvml"
     stuck = sampler.sample()
     again = sampler.sample()
