@@ -15,6 +15,7 @@ from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import Progress
 from remote.protocol.specs import Spec
 
+_FIRST_POLL_S = 0.05
 _POLL_S = 0.5
 _STOP_TIMEOUT_S = 180.0
 _PAGE = 1000
@@ -53,6 +54,7 @@ class Children:
 
         Raises Stopped, or WorkFailed when the job, or a server that this run serves with, will not deliver.
         """
+        pause = _FIRST_POLL_S
         while True:
             seen = self._look(job_id)
             done = see(seen)
@@ -67,7 +69,8 @@ class Children:
                 return seen.job
             self._refuse_when_stopping()
             self._check_servers()
-            self._stop_requested.wait(_POLL_S)
+            self._stop_requested.wait(pause)
+            pause = min(2 * pause, _POLL_S)
 
     def depend_on(self, server: str) -> None:
         """From now on the end of the job `server` is a failure of whatever is being followed."""
@@ -81,19 +84,21 @@ class Children:
         while not is_over(self._store.get(job_id).state):
             if time.monotonic() > deadline:
                 raise WorkFailed(f"{job_id} did not end within {_STOP_TIMEOUT_S:.0f} s of being asked to")
-            time.sleep(_POLL_S / 5)
+            time.sleep(_FIRST_POLL_S)
 
     def stop_all(self, reason: str) -> list[str]:
         """Stop every job that still runs, servers included; what could not be stopped, in words."""
         running = [job_id for job_id in reversed(self._started) if self._is_running(job_id)]
-        troubles: list[str] = []
-        for act in (self._ask_to_stop, self.stop):
-            for job_id in running:
-                try:
-                    act(job_id, reason)
-                except RoostError as error:
-                    troubles.append(f"{job_id}: {error}")
-        return troubles
+        asked = [self._trouble(self._ask_to_stop, job_id, reason) for job_id in running]
+        ended = [self._trouble(self.stop, job_id, reason) for job_id in running]
+        return [second or first or "" for first, second in zip(asked, ended, strict=True) if first or second]
+
+    def _trouble(self, act: Callable[[str, str], None], job_id: str, reason: str) -> str | None:
+        try:
+            act(job_id, reason)
+        except RoostError as error:
+            return f"{job_id}: {error}"
+        return None
 
     def _is_running(self, job_id: str) -> bool:
         return self._store.directory(job_id).exists() and not is_over(self._store.get(job_id).state)

@@ -4,16 +4,16 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from remote.artifacts.manifest import artifact_ref
 from remote.errors import WorkFailed
 from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
+from remote.pipeline.judging import judge_run, read_judgement
 from remote.pipeline.plan import Found
 from remote.pipeline.reporting import Reporter, RunningStage
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_foreign_checkpoint, mark_begun, set_aside
 from remote.pipeline.stages import Blueprint
-from remote.protocol.jobs import ArtifactRef
 from remote.protocol.progress import ServerReady, StageName
+from remote.protocol.reports import VerdictReport
 from remote.protocol.specs import Arm, ServerSpec, Spec
 
 
@@ -36,23 +36,13 @@ class Execution:
         self._children = children
         self._reporter = reporter
 
-    def carry_out(self) -> None:
-        """The stages from the first server to the last report. Raises WorkFailed, Stopped among them."""
+    def carry_out(self) -> VerdictReport:
+        """The stages from the first server to the verdict. Raises WorkFailed, or Stopped."""
         self._extract()
         self._build_vocabulary()
         self._train()
         self._evaluate()
-
-    def outputs(self) -> list[ArtifactRef]:
-        """The artifacts of a run that has its reports."""
-        layout = self._plan.layout
-        return [
-            artifact_ref("store", layout.store),
-            artifact_ref("mapping", layout.mapping),
-            artifact_ref("drafter", layout.drafter),
-            artifact_ref("evaluation", layout.drafter_report),
-            artifact_ref("evaluation", layout.baseline_report),
-        ]
+        return self._judge()
 
     def _extract(self) -> None:
         layout = self._plan.layout
@@ -107,6 +97,17 @@ class Execution:
             stage.say("starts the server without the drafter")
             baseline = self._start_server("baseline-server", stages.evaluation_server(self._plan, "baseline"), stage)
             self._measure(stage, "baseline", baseline, share=(0.5, 1.0))
+
+    def _judge(self) -> VerdictReport:
+        layout = self._plan.layout
+        if isinstance(self._found.verdict, Valid):
+            self._reporter.skip("verdict", "the verdict is there for the same reports")
+            return read_judgement(layout.verdict)
+        self._make_room(self._found.verdict, layout.verdict)
+        with self._reporter.at_work("verdict") as stage:
+            verdict = judge_run(self._plan)
+            stage.say(f"{verdict.decision}: {verdict.speedup:.2f} times as fast, {'; '.join(verdict.reasons)}")
+        return verdict
 
     def _measure(self, stage: RunningStage, arm: Arm, server: Server, *, share: tuple[float, float]) -> None:
         self._run_job(f"evaluation-{arm}", stages.evaluation(self._plan, arm, server.url), stage, share=share)

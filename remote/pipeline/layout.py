@@ -19,6 +19,17 @@ class RunLayout(NamedTuple):
     verdict: Path
     spool: Path
 
+    def artifacts(self) -> list[tuple[str, Path]]:
+        """The kinds and directories of what a finished run leaves behind."""
+        return [
+            ("store", self.store),
+            ("mapping", self.mapping),
+            ("drafter", self.drafter),
+            ("evaluation", self.drafter_report),
+            ("evaluation", self.baseline_report),
+            ("verdict", self.verdict),
+        ]
+
 
 def resolve_path(root: Path, path: str) -> Path:
     """A path of a run file: relative ones mean below ROOT."""

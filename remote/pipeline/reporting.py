@@ -79,6 +79,10 @@ class Reporter:
         """A sentence worth showing."""
         self._tell(Note(level="info", text=text))
 
+    def warn(self, text: str) -> None:
+        """A sentence that a person should act on."""
+        self._tell(Note(level="warning", text=text))
+
     @contextmanager
     def at_work(self, stage: StageName) -> Iterator[RunningStage]:
         """The stage works while this is open; an error that leaves it makes it failed."""

@@ -5,21 +5,19 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from remote.agents.harness import JobContext, main
 from remote.artifacts.manifest import artifact_ref
-from remote.errors import Conflict, Precondition
+from remote.errors import Conflict, Precondition, WorkFailed
 from remote.jobs import locks
 from remote.jobs.store import JobStore
 from remote.pipeline.children import Children
 from remote.pipeline.execution import Execution
-from remote.pipeline.fingerprints import fingerprints
-from remote.pipeline.plan import Found, free_bytes, look, plan_config
-from remote.pipeline.problems import survey
+from remote.pipeline.layout import lay_out
+from remote.pipeline.plan import Found, draw_plan, look
 from remote.pipeline.reporting import Reporter
-from remote.pipeline.reuse import Valid
 from remote.pipeline.stages import Blueprint
 from remote.protocol.jobs import JobResult
 from remote.protocol.reports import VerdictReport
@@ -36,22 +34,25 @@ def work(spec: RunSpec, job: JobContext) -> JobResult:
 
 
 def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
-    """Carry out `run` with the jobs of `store`; raises RoostError, after every job of the run has ended."""
+    """Carry out `run` with the jobs of `store`; whatever happens, every job of the run has ended when this returns.
+
+    Raises Precondition before anything is touched, WorkFailed when a stage fails, Stopped when the job is asked to stop.
+    """
     began, reporter = time.monotonic(), Reporter(job.tell)
     children = Children(store, job.job_id, job.stop_requested)
     with _alone_in(run, store):
+        blueprint, found = _preflight(run, store, reporter)
+        execution = Execution(blueprint, found, children, reporter)
         try:
-            blueprint, found = _preflight(run, store, reporter)
-            execution = Execution(blueprint, found, children, reporter)
-            execution.carry_out()
-            verdict = _judge(blueprint, found, reporter)
+            verdict = execution.carry_out()
         finally:
-            for trouble in children.stop_all(f"its run {job.job_id} has ended"):
-                reporter.note(trouble)
-        return JobResult(
-            outputs=[*execution.outputs(), artifact_ref("verdict", blueprint.layout.verdict)],
-            summary=_summary(verdict, time.monotonic() - began),
-        )
+            troubles = children.stop_all(f"its run {job.job_id} has ended")
+            for trouble in troubles:
+                reporter.warn(trouble)
+        if troubles:
+            raise WorkFailed(f"the run is done, but jobs of it live on: {'; '.join(troubles)}")
+        outputs = [artifact_ref(kind, directory) for kind, directory in blueprint.layout.artifacts()]
+        return JobResult(outputs=outputs, summary=_summarize(verdict, time.monotonic() - began))
 
 
 def _preflight(run: RunConfig, store: JobStore, reporter: Reporter) -> tuple[Blueprint, Found]:
@@ -67,17 +68,16 @@ def _preflight(run: RunConfig, store: JobStore, reporter: Reporter) -> tuple[Blu
         _make_known(directory, store.root)
         stage.say("reads what is there already")
         found = look(blueprint, thorough=True)
-        need, free = plan.bytes_needed / 2**30, plan.bytes_free / 2**30
-        stage.say(f"{directory}: needs about {need:.2f} GiB of {free:.1f} GiB")
+        stage.say(f"needs about {plan.bytes_needed / 2**30:.2f} GiB of {plan.bytes_free / 2**30:.1f} GiB free")
     return blueprint, found
 
 
 def _make_known(directory: Path, root: Path) -> None:
     """A link below ROOT to a run that lies elsewhere, so that readings of the host include its disk."""
-    runs = root / "runs"
-    runs.mkdir(exist_ok=True)
-    if not directory.is_relative_to(runs) and not os.path.lexists(runs / directory.name):
-        (runs / directory.name).symlink_to(directory)
+    link = root / "runs" / directory.name
+    link.parent.mkdir(exist_ok=True)
+    if not directory.is_relative_to(link.parent) and not os.path.lexists(link):
+        link.symlink_to(directory)
 
 
 @contextmanager
@@ -97,3 +97,19 @@ def _alone_in(run: RunConfig, store: JobStore) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _summarize(verdict: VerdictReport, seconds: float) -> dict[str, str | int | float | bool | None]:
+    return {
+        "decision": verdict.decision,
+        "speedup": verdict.speedup,
+        "baseline_tokens_per_s": verdict.baseline_tokens_per_s,
+        "drafter_tokens_per_s": verdict.drafter_tokens_per_s,
+        "acceptance_length": verdict.acceptance_length,
+        "coverage": verdict.coverage,
+        "seconds": seconds,
+    }
+
+
+if __name__ == "__main__":
+    main(RunSpec, work)

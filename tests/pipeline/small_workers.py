@@ -1,0 +1,147 @@
+"""Real jobs under the real harness with trivial work, for the runner's tests: `behaviour.json` below ROOT says who misbehaves."""
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+
+from remote.agents.harness import JobContext, Stopped, main
+from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
+from remote.errors import WorkFailed
+from remote.protocol.jobs import JobResult
+from remote.protocol.progress import ArmAdvanced, ExtractionAdvanced, ServerPhase, ServerReady, StepLogged
+from remote.protocol.reports import EvaluationReport, PromptResult
+from remote.protocol.specs import EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec
+
+SPECS = (EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec)
+Spec = EvaluationSpec | ExtractionSpec | ServerSpec | TrainingSpec | VocabularySpec
+
+
+def work(spec: Spec, job: JobContext) -> JobResult:
+    behaviour = _behaviour(job)
+    if behaviour == "fail":
+        raise WorkFailed("the work was told to fail")
+    if behaviour == "hang":
+        return _hang(job)
+    match spec:
+        case ServerSpec():
+            return _serve(job, behaviour)
+        case ExtractionSpec(store=store, fingerprint=fingerprint):
+            job.tell(
+                ExtractionAdvanced(samples_done=3, samples_total=3, tokens_done=9, bytes_written=9, tokens_per_s=5.0)
+            )
+            return _publish("store", Path(store), fingerprint)
+        case VocabularySpec(mapping=mapping, fingerprint=fingerprint):
+            return _publish("mapping", Path(mapping), fingerprint, properties={"coverage": 0.9})
+        case TrainingSpec(drafter=drafter, fingerprint=fingerprint):
+            job.tell(_step())
+            return _publish("drafter", Path(drafter), fingerprint)
+        case EvaluationSpec():
+            return _evaluate(spec, job)
+
+
+def _behaviour(job: JobContext) -> str:
+    path = job.root / "behaviour.json"
+    told = json.loads(path.read_text()) if path.exists() else {}
+    return next((told[name] for name in told if job.job_id.endswith(f"-{name}")), "")
+
+
+def _hang(job: JobContext) -> JobResult:
+    job.stop_requested.wait()
+    raise Stopped
+
+
+def _serve(job: JobContext, behaviour: str) -> JobResult:
+    job.tell(ServerPhase(phase="launching", elapsed_s=0.0))
+    if behaviour == "never ready":
+        return JobResult()
+    ready = ServerReady(
+        url="http://127.0.0.1:1", engine="sglang", engine_version="0", model="target", pid=1, startup_s=0.1
+    )
+    job.tell(ready)
+    if behaviour == "die":
+        time.sleep(1.0)
+        raise WorkFailed("the scheduler crashed")
+    return _hang(job)
+
+
+def _evaluate(spec: EvaluationSpec, job: JobContext) -> JobResult:
+    rate, acceptance = (20.0, 1.7) if spec.arm == "drafter" else (10.0, None)
+    job.tell(
+        ArmAdvanced(
+            arm=spec.arm, prompts_done=2, prompts_total=2, decode_tokens_per_s=rate, acceptance_length=acceptance
+        )
+    )
+    prompts = [_answer(f"p-{number}", rate, acceptance) for number in range(2)]
+    report = EvaluationReport(
+        arm=spec.arm,
+        model=spec.target_model,
+        drafter="drafter" if spec.arm == "drafter" else None,
+        engine="sglang",
+        engine_version="0",
+        dtype="float32",
+        attention_backend="intel_amx",
+        prompts=prompts,
+        decode_tokens_per_s=rate,
+        end_to_end_tokens_per_s=rate,
+        acceptance_length=acceptance,
+        compared_prompts=0 if spec.reference is None else 2,
+        divergences=[],
+        fingerprint=spec.fingerprint,
+    )
+    return _publish("evaluation", Path(spec.report), spec.fingerprint, msgspec.json.encode(report), "report.json")
+
+
+def _answer(prompt_id: str, rate: float, acceptance: float | None) -> PromptResult:
+    return PromptResult(
+        prompt_id=prompt_id,
+        output_ids=[1, 2, 3],
+        output_text="abc",
+        time_to_first_token_s=0.1,
+        end_to_end_s=0.1 + 2 / rate,
+        decode_tokens_per_s=rate,
+        verify_calls=None if acceptance is None else 2,
+        acceptance_length=acceptance,
+    )
+
+
+def _step() -> StepLogged:
+    return StepLogged(
+        step=4,
+        total_steps=4,
+        loss=1.0,
+        accuracy=[0.5],
+        learning_rate=1e-3,
+        gradient_norm=1.0,
+        tokens_per_s=10.0,
+        input_wait_fraction=0.0,
+    )
+
+
+def _publish(
+    kind: str,
+    directory: Path,
+    fingerprint: str,
+    content: bytes = b"content",
+    name: str = "file",
+    properties: dict[str, object] | None = None,
+) -> JobResult:
+    directory.mkdir(parents=True)
+    (directory / name).write_bytes(content)
+    manifest = Manifest(
+        format="test",
+        version=1,
+        fingerprint=fingerprint,
+        inputs={},
+        producer="test",
+        created_at=time.time(),
+        files=[],
+        properties=properties or {},
+    )
+    write_manifest(directory, manifest, [name])
+    return JobResult(outputs=[artifact_ref(kind, directory)])
+
+
+if __name__ == "__main__":
+    main(SPECS, work)
