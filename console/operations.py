@@ -4,13 +4,13 @@ Every function that reaches a host takes the session that `open_host` yields and
 with the code, the message and the next step. Mutations take an operation id: the same id never takes effect twice.
 """
 
-import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import tomllib
 
 from console.config.hosts import HostConfig, load_hosts
 from console.embedded import lifecycle
@@ -19,6 +19,7 @@ from console.embedded.prepare import prepare
 from console.errors import ConsoleError, HostError, UsageError
 from console.link import host_keys
 from console.link.client import HostLink
+from console.link.session import resolve
 from console.state.link import Closed, LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
@@ -170,7 +171,9 @@ async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = Non
                 hint="mend what is named, or change the run file, then plan again",
             )
         )
-    request = StartJob(job_id=new_job_id(f"run-{plan.run.name}"), spec=RunSpec(run=plan.run), op_id=op_id or new_op_id())
+    request = StartJob(
+        job_id=new_job_id(f"run-{plan.run.name}"), spec=RunSpec(run=plan.run), op_id=op_id or new_op_id()
+    )
     return (await _ask(session, request, JobReply, timeout_s=60.0)).job
 
 
@@ -226,7 +229,8 @@ def list_hosts() -> dict[str, HostConfig]:
 
 async def trust_host(name: str, fingerprint: str) -> None:
     """Accept the key of a host whose SHA-256 fingerprint a person has compared."""
-    await host_keys.trust(await _resolve(name), fingerprint)
+    host = await _resolve(name)
+    await host_keys.trust(host, (await resolve(host)).endpoint, fingerprint)
 
 
 def prepare_embedded(report: Callable[[str], None]) -> None:
@@ -237,5 +241,3 @@ def prepare_embedded(report: Callable[[str], None]) -> None:
 async def stop_embedded() -> bool:
     """Stop the embedded host's SSH server, whose jobs go on; False when it did not run."""
     return await lifecycle.stop(EmbeddedHome.default())
-
-

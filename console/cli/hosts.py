@@ -31,7 +31,9 @@ def list_all(as_json: Json = False) -> None:  # noqa: FBT002
 @app.command()
 def trust(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it.")],
-    fingerprint: Annotated[str, typer.Option("--fingerprint", help="SHA256:… as the provider or the host's console shows it.")],
+    fingerprint: Annotated[
+        str, typer.Option("--fingerprint", help="SHA256:… as the provider or the host's console shows it.")
+    ],
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Accept a host's key after comparing its fingerprint."""

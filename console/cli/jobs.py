@@ -118,7 +118,9 @@ def wait(job_id: JobName, host: Host = operations.EMBEDDED, timeout: Timeout = N
 def stop(
     job_id: JobName,
     host: Host = operations.EMBEDDED,
-    confirm: Annotated[str | None, typer.Option("--confirm", metavar="JOB", help="Repeat the job id to stop it unasked.")] = None,
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="JOB", help="Repeat the job id to stop it unasked.")
+    ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the host's journal.")] = "asked on the command line",
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
@@ -161,7 +163,9 @@ def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  
 def logs(
     job_id: JobName,
     host: Host = operations.EMBEDDED,
-    since: Annotated[int | None, typer.Option("--since", metavar="CURSOR", help="Absolute byte offset; default: the end.")] = None,
+    since: Annotated[
+        int | None, typer.Option("--since", metavar="CURSOR", help="Absolute byte offset; default: the end.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=524_288, help="At most this many bytes.")] = 65_536,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job is over.")] = False,  # noqa: FBT002
     as_json: Json = False,  # noqa: FBT002

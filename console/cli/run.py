@@ -13,7 +13,9 @@ from console.errors import ConsoleError, UsageError
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.reports import RunPlan, VerdictReport
 
-RunFile = Annotated[str, typer.Argument(metavar="RUN", help="A run file (TOML) or the name of a preset, such as 'embedded'.")]
+RunFile = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run file (TOML) or the name of a preset, such as 'embedded'.")
+]
 
 
 def _overrides(settings: list[str]) -> dict[str, str]:

@@ -16,7 +16,9 @@ from remote.protocol.telemetry import TelemetrySample
 def telemetry(
     host: Host = operations.EMBEDDED,
     watch: Annotated[bool, typer.Option("--watch", help="Go on at 1 Hz until interrupted.")] = False,  # noqa: FBT002
-    count: Annotated[int | None, typer.Option("--count", min=1, help="With --watch: end after this many samples.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="With --watch: end after this many samples.")
+    ] = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Show the host's GPUs, processors, memory, disks and engines."""

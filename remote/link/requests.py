@@ -12,11 +12,13 @@ from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
 from remote.protocol.requests import (
+    Done,
     GetJob,
     Hello,
     JobList,
     JobReply,
     ListJobs,
+    Ping,
     PlanRun,
     ProgressPage,
     ReadLog,
@@ -47,6 +49,8 @@ class Desk:
         match request:
             case Hello():
                 return describe_host(self._store)
+            case Ping():
+                return Done()
             case Watch():
                 raise UsageError("a watch is not a question: the link takes it in its turn")
             case ReadTelemetry():

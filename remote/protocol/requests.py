@@ -16,6 +16,10 @@ class Hello(Message, frozen=True, kw_only=True):
     actor: str
 
 
+class Ping(Message, frozen=True, kw_only=True):
+    """Nothing but a round trip -> `Done`."""
+
+
 class ListJobs(Message, frozen=True, kw_only=True):
     """All jobs, newest first, after leaving out the newest `skip` -> `JobList`."""
 
@@ -95,6 +99,7 @@ class ValidateMapping(Message, frozen=True, kw_only=True):
 
 Request = (
     Hello
+    | Ping
     | ListJobs
     | GetJob
     | StartJob

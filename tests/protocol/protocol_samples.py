@@ -333,6 +333,7 @@ REPLIES = [
     requests.JobReply(job=JOB),
     requests.LogPage(job_id=JOB_ID, offset=4096, data=b"caf\xc3\xa9 \xff\x1b[0m\n", start=4096, size=8192),
     requests.ProgressPage(job_id=JOB_ID, records=[RECORD]),
+    requests.Ping(),
     requests.Done(),
     TELEMETRY_SAMPLE,
     RUN_PLAN,

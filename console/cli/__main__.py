@@ -1,0 +1,5 @@
+"""`python -m console.cli` is `roost`."""
+
+from console.cli.main import main
+
+main()

@@ -1,0 +1,109 @@
+"""Starting, reusing and stopping the embedded host's SSH server."""
+
+import asyncio
+import contextlib
+import getpass
+import os
+import signal
+import subprocess
+import time
+
+import asyncssh
+import msgspec
+
+from console.config.hosts import RESERVED, HostConfig
+from console.embedded.locations import EmbeddedHome
+from console.embedded.server import Address
+from console.errors import ConnectionFailed, ConsoleError
+from console.link.host_keys import Endpoint, remember
+from remote.protocol.errors import ErrorCode, ErrorInfo
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+
+
+async def ensure_running(home: EmbeddedHome) -> HostConfig:
+    """The embedded host as an ordinary host, its server started when none runs and its host key known."""
+    _require_engine(home)
+    address = await _answering(home)
+    if address is None:
+        address = await _start(home)
+    remember(Endpoint("127.0.0.1", address.port), asyncssh.import_public_key(address.host_key))
+    return HostConfig(
+        name=RESERVED,
+        address="127.0.0.1",
+        port=address.port,
+        user=getpass.getuser(),
+        identity_file=str(home.client_key_file),
+        root=str(home.root),
+        python=str(home.engine_python),
+    )
+
+
+def _require_engine(home: EmbeddedHome) -> None:
+    if not home.engine_python.exists():
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.PRECONDITION,
+                message=f"the embedded host is not installed: {home.engine_python} is missing",
+                hint="it takes a few minutes and about 4 GB",
+                next_command="roost embedded prepare",
+            )
+        )
+
+
+def _read_address(home: EmbeddedHome) -> Address | None:
+    try:
+        return msgspec.json.decode(home.address_file.read_bytes(), type=Address)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+async def _answering(home: EmbeddedHome) -> Address | None:
+    address = _read_address(home)
+    if address is None:
+        return None
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", address.port)
+    except OSError:
+        return None
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return address
+
+
+async def _start(home: EmbeddedHome) -> Address:
+    home.server.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = home.server / "server.log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(  # noqa: ASYNC220 - detached on purpose, it outlives this console
+            home.server_command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if (address := await _answering(home)) is not None:
+            return address
+        # A second console may have won the lock; then our process ends and theirs answers in a moment.
+        await asyncio.sleep(_POLL_S)
+    code = process.poll()
+    raise ConnectionFailed(
+        f"the embedded host's SSH server did not start within {START_TIMEOUT_S:g} s"
+        + (f" (exit status {code})" if code is not None else ""),
+        hint=f"its log is {log}",
+    )
+
+
+async def stop(home: EmbeddedHome) -> bool:
+    """Ask the server to end and wait for it; False when none ran."""
+    address = await _answering(home)
+    if address is None:
+        return False
+    os.kill(address.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while await _answering(home) is not None:
+        if time.monotonic() > deadline:
+            raise ConnectionFailed(f"the embedded host's SSH server (pid {address.pid}) does not end", retryable=False)
+        await asyncio.sleep(_POLL_S)
+    return True

@@ -1,0 +1,152 @@
+"""One SSH connection with the host's link process at its other end: bytes in, lines out, every end explained."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncssh
+
+from console.config.hosts import HostConfig
+from console.errors import ConnectionFailed
+from console.link.deploy import BOOT_MARKER, bootstrap_command, release, upload
+from console.link.session import connect
+from remote.protocol.codec import MAX_LINE_BYTES, READY_MARKER
+
+BOOT_TIMEOUT_S = 120.0
+"""From the command to the link's first word: an upload over a slow line included."""
+
+_READ_BYTES = 1 << 18
+_WINDOW_BYTES = 32 << 20
+_STDERR_TAIL_LINES = 20
+_CLOSE_TIMEOUT_S = 3.0
+
+
+class Channel:
+    """An open link to a host; made by `open_channel`."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, process: "asyncssh.SSHClientProcess[bytes]") -> None:
+        self._connection = connection
+        self._process = process
+        self._buffer = b""
+        self._stderr: deque[str] = deque(maxlen=_STDERR_TAIL_LINES)
+        self._stderr_task = asyncio.create_task(self._drain_stderr())
+
+    async def send(self, data: bytes) -> None:
+        """Write a line; raises ConnectionError when the link is gone."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (OSError, asyncssh.Error) as error:
+            raise ConnectionError(str(error)) from error
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Lines until the link ends; raises ConnectionError for a broken link or a line that is too long."""
+        while True:
+            *whole, self._buffer = self._buffer.split(b"\n")
+            for line in whole:
+                yield line
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise ConnectionError(f"the host sent a line of more than {MAX_LINE_BYTES} bytes")
+            try:
+                block = await self._process.stdout.read(_READ_BYTES)
+            except (OSError, asyncssh.Error) as error:
+                raise ConnectionError(str(error)) from error
+            if not block:
+                return
+            self._buffer += block
+
+    async def boot(self) -> None:
+        """See the bootstrap through to the link's ready marker; raises ConnectionFailed with what the host said."""
+        async for line in self.lines():
+            if line.strip() == READY_MARKER:
+                return
+            if line.startswith(BOOT_MARKER):
+                word, _, details = line[len(BOOT_MARKER) :].decode(errors="replace").strip().partition(" ")
+                await self._answer_bootstrap(word, json.loads(details or "{}"))
+        raise await self.ended()
+
+    async def _answer_bootstrap(self, word: str, details: dict[str, Any]) -> None:
+        match word:
+            case "need":
+                await self.send(upload(release()))
+            case "no-python":
+                looked = "; ".join(
+                    f"{python} lacks {', '.join(missing)}" for python, missing in details["looked"].items()
+                )
+                raise ConnectionFailed(
+                    f"no Python on the host can run Roost: {looked}",
+                    hint="install the packages there, or name another interpreter as `python` of the host in roost.toml",
+                    retryable=False,
+                )
+            case "error":
+                raise ConnectionFailed(
+                    f"the host could not be set up: {details['message']}",
+                    hint="is `root` of the host in roost.toml on a writable disk with room?",
+                    retryable=False,
+                )
+            case _:
+                pass
+
+    async def ended(self) -> ConnectionFailed:
+        """Why the link is over, with the last words of its standard error."""
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._process.wait_closed()
+                await self._stderr_task
+        except (TimeoutError, OSError, asyncssh.Error):
+            pass
+        said = " / ".join(list(self._stderr)[-3:])
+        status = self._process.exit_status
+        if status is None:
+            return ConnectionFailed(f"the connection to the host broke{': ' + said if said else ''}")
+        return ConnectionFailed(
+            f"the host ended the link with exit status {status}{': ' + said if said else ''}",
+            hint="try `ssh HOST python3 --version`: does a command run there at all?" if status == 127 else None,
+            retryable=status == 0,
+        )
+
+    async def close(self) -> None:
+        """Hang up; the host's link process ends by itself when its standard input does."""
+        self._process.stdin.write_eof()
+        self._connection.close()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._connection.wait_closed()
+        except (TimeoutError, OSError, asyncssh.Error):
+            self._connection.abort()
+        self._stderr_task.cancel()
+
+    def abort(self) -> None:
+        """Drop a connection that has gone silent; whoever reads it sees its end."""
+        self._connection.abort()
+
+    async def _drain_stderr(self) -> None:
+        try:
+            while block := await self._process.stderr.read(_READ_BYTES):
+                self._stderr.extend(line for line in block.decode(errors="replace").splitlines() if line.strip())
+        except (OSError, asyncssh.Error):
+            return
+
+
+async def open_channel(host: HostConfig) -> Channel:
+    """Connect, bring the release, start the link; raises ConsoleError."""
+    connection = await connect(host)
+    try:
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            process = await connection.create_process(
+                bootstrap_command(host, release()), encoding=None, window=_WINDOW_BYTES, max_pktsize=1 << 15
+            )
+            channel = Channel(connection, process)
+            await channel.boot()
+    except (OSError, asyncssh.Error, TimeoutError) as error:
+        connection.abort()
+        raise ConnectionFailed(
+            f"{host.name} was reached, but the host side did not start: {error or 'no word from it in time'}",
+            hint="does a command run there over SSH? try `ssh HOST true`",
+        ) from error
+    except BaseException:
+        connection.abort()
+        raise
+    return channel

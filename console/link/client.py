@@ -1,0 +1,258 @@
+"""The client of the protocol: calls that survive a lost link, and one stream of events that never repeats or skips a byte."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from console.config.hosts import HostConfig
+from console.errors import ConnectionFailed, ConsoleError, HostError
+from console.link.channel import Channel, open_channel
+from console.link.cursors import Cursors, Gap
+from console.link.inbox import Inbox
+from console.state.link import Closed, Connecting, LinkState, Lost, Up
+from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.frames import Answer, Call, Event, Failure, Heartbeat, HostFrame
+from remote.protocol.requests import Hello, Ping, Reply, Request, Watch, Welcome
+from remote.protocol.version import PROTOCOL_VERSION
+
+HELLO_TIMEOUT_S = 30.0
+SILENCE_S = 8.0
+"""The host beats every second; a longer silence than this means that the link is dead."""
+PING_INTERVAL_S = 5.0
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MOST_S = 30.0
+
+
+class _Pending(NamedTuple):
+    request: Request
+    reply: asyncio.Future[Reply]
+
+
+class HostLink:
+    """A host, connected for as long as the context lasts; a first connection that fails raises, a later loss is a state."""
+
+    def __init__(self, host: HostConfig, *, actor: str) -> None:
+        self.host = host
+        self.actor = actor
+        self.state: LinkState = Connecting(attempt=1, since=time.monotonic())
+        self._inbox = Inbox()
+        self._pending: dict[int, _Pending] = {}
+        self._last_call = 0
+        self._cursors: Cursors | None = None
+        self._channel: Channel | None = None
+        self._heard_at = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        channel, up = await self._open()
+        await self._enter(up)
+        self._task = asyncio.create_task(self._run(channel))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def call(self, request: Request, *, timeout_s: float = 30.0) -> Reply:
+        """The host's reply; over a lost link the call waits and is sent again. Raises HostError or ConnectionFailed."""
+        if isinstance(self.state, Closed):
+            raise self._closed_error(self.state)
+        self._last_call += 1
+        number = self._last_call
+        pending = _Pending(request, asyncio.get_running_loop().create_future())
+        self._pending[number] = pending
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._send(Call(call_id=number, request=request))
+                return await pending.reply
+        except TimeoutError:
+            raise self._no_answer(request, timeout_s) from None
+        finally:
+            del self._pending[number]
+
+    async def watch(self, watch: Watch) -> None:
+        """Replace what the host streams; remembered over lost links."""
+        self._cursors = Cursors(watch)
+        await self.call(watch)
+
+    async def events(self) -> AsyncIterator[LinkState | Event]:
+        """Link states and events in order; ends after `Closed`. For one consumer at a time."""
+        if isinstance(self.state, Closed):
+            yield self.state
+            return
+        while True:
+            event = await self._inbox.get()
+            yield event
+            if isinstance(event, Closed):
+                return
+
+    def _no_answer(self, request: Request, timeout_s: float) -> ConsoleError:
+        what = f"{self.host.name} did not answer {type(request).__name__} within {timeout_s:g} s"
+        if isinstance(self.state, Lost | Connecting):
+            return ConnectionFailed(f"{what}: the link is down", hint="jobs on the host go on; try again")
+        info = ErrorInfo(
+            code=ErrorCode.TIMEOUT, message=what, hint="the host may be overloaded; try again", retryable=True
+        )
+        return ConsoleError(info)
+
+    def _closed_error(self, state: Closed) -> ConsoleError:
+        if state.error is not None:
+            return HostError(state.error)
+        return ConnectionFailed(f"the link to {self.host.name} is closed", retryable=False)
+
+    async def _send(self, call: Call) -> None:
+        if self._channel is None:
+            return
+        try:
+            await self._channel.send(encode_line(call))
+        except ConnectionError:
+            return
+
+    async def _open(self) -> tuple[Channel, Up]:
+        channel = await open_channel(self.host)
+        try:
+            asked = time.monotonic()
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await channel.send(
+                    encode_line(Call(call_id=0, request=Hello(protocol=PROTOCOL_VERSION, actor=self.actor)))
+                )
+                welcome = await self._welcome(channel)
+        except (ConnectionError, ProtocolError, TimeoutError) as error:
+            await channel.close()
+            raise ConnectionFailed(f"{self.host.name} did not greet: {error or 'no answer in time'}") from error
+        except BaseException:
+            await channel.close()
+            raise
+        now = time.monotonic()
+        return channel, Up(since=now, latency_s=now - asked, welcome=welcome)
+
+    async def _welcome(self, channel: Channel) -> Welcome:
+        async for line in channel.lines():
+            match decode_host_frame(line):
+                case Answer(reply=Welcome() as welcome):
+                    return welcome
+                case Failure(error=error):
+                    raise HostError(error)
+                case _:
+                    pass
+        raise await channel.ended()
+
+    async def _enter(self, state: LinkState) -> None:
+        self.state = state
+        await self._inbox.put(state)
+
+    async def _run(self, channel: Channel) -> None:
+        attempt = 0
+        while True:
+            reason = await self._use(channel)
+            lost_at = time.monotonic()
+            while True:
+                attempt += 1
+                wait = random.uniform(0, min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2**attempt))  # noqa: S311 - jitter
+                await self._enter(Lost(since=lost_at, reason=reason, retry_at=time.monotonic() + wait))
+                await asyncio.sleep(wait)
+                await self._enter(Connecting(attempt=attempt, since=lost_at))
+                try:
+                    channel, up = await self._open()
+                except ConsoleError as error:
+                    if not error.info.retryable:
+                        await self._close(error.info)
+                        return
+                    reason = error.info.message
+                    continue
+                break
+            attempt = 0
+            await self._resume(channel)
+            await self._enter(up)
+
+    async def _close(self, error: ErrorInfo) -> None:
+        await self._enter(Closed(error=error))
+        for pending in self._pending.values():
+            if not pending.reply.done():
+                pending.reply.set_exception(HostError(error))
+
+    async def _resume(self, channel: Channel) -> None:
+        self._channel = channel
+        if self._cursors is not None:
+            await self._send(Call(call_id=0, request=self._cursors.watch()))
+        for number, pending in list(self._pending.items()):
+            if not isinstance(pending.request, Watch):
+                await self._send(Call(call_id=number, request=pending.request))
+            elif not pending.reply.done():
+                await self._send(
+                    Call(call_id=number, request=self._cursors.watch() if self._cursors else pending.request)
+                )
+
+    async def _use(self, channel: Channel) -> str:
+        """Read the link until it breaks; the reason in words."""
+        self._channel = channel
+        self._heard_at = time.monotonic()
+        guard = asyncio.create_task(self._guard(channel))
+        try:
+            async for line in channel.lines():
+                self._heard_at = time.monotonic()
+                await self._take(decode_host_frame(line))
+            reason = (await channel.ended()).info.message
+        except (ConnectionError, ProtocolError) as error:
+            reason = str(error)
+        finally:
+            guard.cancel()
+            self._channel = None
+        await channel.close()
+        return reason
+
+    async def _guard(self, channel: Channel) -> None:
+        pinged_at = time.monotonic()
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            if now - self._heard_at > SILENCE_S:
+                channel.abort()
+                return
+            if now - pinged_at > PING_INTERVAL_S and isinstance(self.state, Up):
+                pinged_at = now
+                await self._measure_latency(self.state)
+
+    async def _measure_latency(self, up: Up) -> None:
+        asked = time.monotonic()
+        try:
+            await self.call(Ping(), timeout_s=SILENCE_S)
+        except ConsoleError:
+            return
+        if self.state is up:
+            await self._enter(Up(since=up.since, latency_s=time.monotonic() - asked, welcome=up.welcome))
+
+    async def _take(self, frame: HostFrame) -> None:
+        match frame:
+            case Answer(call_id=number, reply=reply):
+                if number in self._pending and not self._pending[number].reply.done():
+                    self._pending[number].reply.set_result(reply)
+            case Failure(call_id=number, error=error):
+                if number in self._pending and not self._pending[number].reply.done():
+                    self._pending[number].reply.set_exception(HostError(error))
+            case Heartbeat():
+                pass
+            case _:
+                await self._deliver(frame)
+
+    async def _deliver(self, event: Event) -> None:
+        try:
+            fresh = self._cursors.accept(event) if self._cursors is not None else event
+        except Gap:
+            assert self._cursors is not None, "only cursors find gaps"
+            await self._send(Call(call_id=0, request=self._cursors.watch()))
+            return
+        if fresh is None:
+            return
+        await self._inbox.put(fresh)
+        if not self._pending:
+            await self._inbox.wait_for_room()

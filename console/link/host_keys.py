@@ -1,0 +1,100 @@
+"""Host keys, strictly: an unknown key is shown and asked for once, a changed or revoked one is a hard stop.
+
+asyncssh calls `validate_host_public_key` for unknown, changed and revoked keys alike, so the known hosts are matched here
+first and asyncssh is only given keys that were matched; its own checking is never switched off.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import asyncssh
+
+from console.config.hosts import HostConfig
+from console.config.locations import config_directory
+from console.errors import ConfirmationNeeded, ConnectionFailed, UsageError
+
+FETCH_TIMEOUT_S = 15.0
+SSH_PORT = 22
+
+
+class Endpoint(NamedTuple):
+    """Where the TCP connection goes."""
+
+    address: str
+    port: int
+
+
+def known_hosts_file() -> Path:
+    """Roost's own store of accepted keys."""
+    return config_directory() / "known_hosts"
+
+
+def _pattern(endpoint: Endpoint) -> str:
+    return endpoint.address if endpoint.port == SSH_PORT else f"[{endpoint.address}]:{endpoint.port}"
+
+
+def known_hosts() -> asyncssh.SSHKnownHosts:
+    """The keys of Roost's store and of the user's `~/.ssh/known_hosts`, for asyncssh."""
+    files = [known_hosts_file(), Path.home() / ".ssh/known_hosts"]
+    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+    try:
+        return asyncssh.import_known_hosts(text + "\n")
+    except ValueError as error:
+        raise UsageError(
+            f"a known_hosts file cannot be read: {error}", hint=f"look at {files[0]} and {files[1]}"
+        ) from error
+
+
+async def require_known(host: HostConfig, endpoint: Endpoint) -> None:
+    """Refuse a host none of whose keys is known; raises ConfirmationNeeded that shows its fingerprint."""
+    trusted, _, revoked, *_ = known_hosts().match(endpoint.address, endpoint.address, endpoint.port)
+    if trusted or revoked:
+        return
+    fingerprint = (await _fetch(endpoint)).get_fingerprint()
+    raise ConfirmationNeeded(
+        f"the host key of {host.name} ({_pattern(endpoint)}) is not known: {fingerprint}",
+        hint="compare it with what the provider or the host's own console shows",
+        next_command=f"roost hosts trust {host.name} --fingerprint {fingerprint}",
+    )
+
+
+async def trust(host: HostConfig, endpoint: Endpoint, fingerprint: str) -> None:
+    """Remember the host's key if it has `fingerprint`; raises ConnectionFailed when it has another."""
+    key = await _fetch(endpoint)
+    if key.get_fingerprint() != fingerprint:
+        raise ConnectionFailed(
+            f"the host key of {host.name} is {key.get_fingerprint()}, not {fingerprint}; nothing was accepted",
+            hint="somebody may be between you and the host",
+            retryable=False,
+        )
+    remember(endpoint, key)
+
+
+def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:
+    """Add a key to Roost's store in place of what the store says of the same endpoint."""
+    path = known_hosts_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pattern = _pattern(endpoint)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [line for line in lines if line.split(" ", 1)[0] != pattern]
+    kept.append(f"{pattern} {key.export_public_key('openssh').decode().strip()}")
+    temporary = path.with_name(f".known_hosts.{os.getpid()}")
+    temporary.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    temporary.chmod(0o600)
+    temporary.replace(path)
+
+
+async def _fetch(endpoint: Endpoint) -> asyncssh.SSHKey:
+    try:
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
+            key = await asyncssh.get_server_host_key(endpoint.address, endpoint.port, config=None)
+    except (OSError, asyncssh.Error, TimeoutError) as error:
+        raise ConnectionFailed(
+            f"cannot reach {_pattern(endpoint)}: {error or 'no answer in time'}",
+            hint="is the address right and the host up?",
+        ) from error
+    if key is None:
+        raise ConnectionFailed(f"{_pattern(endpoint)} shows no host key", retryable=False)
+    return key

@@ -1,0 +1,39 @@
+"""What waits for the consumer: telemetry replaces older telemetry, states and logs are kept in order."""
+
+import asyncio
+from collections import deque
+
+from console.state.link import LinkState
+from remote.protocol.frames import Event, Telemetry
+
+CAPACITY = 4096
+"""Above this many waiting events the link is read no further, unless an answer is waited for."""
+
+
+class Inbox:
+    """A queue with one consumer."""
+
+    def __init__(self) -> None:
+        self._events: deque[LinkState | Event] = deque()
+        self._changed = asyncio.Condition()
+
+    async def put(self, event: LinkState | Event) -> None:
+        """Add an event; a reading that nobody has taken yet gives way to a newer one."""
+        async with self._changed:
+            if isinstance(event, Telemetry):
+                self._events = deque(waiting for waiting in self._events if not isinstance(waiting, Telemetry))
+            self._events.append(event)
+            self._changed.notify_all()
+
+    async def get(self) -> LinkState | Event:
+        """The next event, when there is one."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._events)
+            event = self._events.popleft()
+            self._changed.notify_all()
+            return event
+
+    async def wait_for_room(self) -> None:
+        """Return when the consumer has caught up."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._events) < CAPACITY)

@@ -1,0 +1,132 @@
+"""One SSH connection to a host, resolved through OpenSSH's own configuration, with every failure in plain words."""
+
+import asyncio
+import getpass
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+import asyncssh
+
+from console.config.hosts import HostConfig
+from console.errors import ConnectionFailed
+from console.link import host_keys
+from console.link.host_keys import SSH_PORT, Endpoint
+
+CONNECT_TIMEOUT_S = 15.0
+LOGIN_TIMEOUT_S = 30.0
+KEEPALIVE_INTERVAL_S = 15.0
+KEEPALIVE_COUNT = 3
+RESOLVE_TIMEOUT_S = 10.0
+
+
+class Target(NamedTuple):
+    """A host after resolution: endpoint, user, key files, and the hosts to jump through (`ProxyJump`, first hop first)."""
+
+    endpoint: Endpoint
+    user: str
+    identity_files: list[str]
+    jump: str | None
+    agent: bool
+
+
+async def resolve(host: HostConfig) -> Target:
+    """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone."""
+    settings = await _openssh_settings(host.address)
+    identities = [host.identity_file] if host.identity_file else settings.get("identityfile", [])
+    jump = settings.get("proxyjump", ["none"])[0]
+    return Target(
+        endpoint=Endpoint(
+            settings.get("hostname", [host.address])[0],
+            host.port or int(settings.get("port", [str(SSH_PORT)])[0]),
+        ),
+        user=host.user or settings.get("user", [getpass.getuser()])[0],
+        identity_files=[path for name in identities if (path := str(Path(name).expanduser())) and Path(path).is_file()],
+        jump=None if jump == "none" else jump,
+        agent=host.identity_file is None,
+    )
+
+
+async def _openssh_settings(address: str) -> dict[str, list[str]]:
+    ssh = shutil.which("ssh")
+    if ssh is None:
+        return {}
+    process = await asyncio.create_subprocess_exec(
+        ssh,
+        "-G",
+        "--",
+        address,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+        out, complaint = await process.communicate()
+    if process.returncode != 0:
+        raise ConnectionFailed(
+            f"OpenSSH's configuration for {address} cannot be read: {complaint.decode(errors='replace').strip()}",
+            hint=f"try `ssh -G {address}`",
+            retryable=False,
+        )
+    settings: dict[str, list[str]] = {}
+    for line in out.decode(errors="replace").splitlines():
+        key, _, value = line.partition(" ")
+        settings.setdefault(key, []).append(value)
+    return settings
+
+
+async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
+    """An authenticated connection; raises ConnectionFailed (not retryable for authentication and host keys)."""
+    target = await resolve(host)
+    if target.jump is None:
+        await host_keys.require_known(host, target.endpoint)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S + LOGIN_TIMEOUT_S):
+            return await asyncssh.connect(
+                target.endpoint.address,
+                target.endpoint.port,
+                username=target.user,
+                client_keys=target.identity_files or None,
+                agent_path=os.environ.get("SSH_AUTH_SOCK") if target.agent else None,
+                tunnel=target.jump,
+                known_hosts=host_keys.known_hosts(),
+                config=None,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                login_timeout=LOGIN_TIMEOUT_S,
+                keepalive_interval=KEEPALIVE_INTERVAL_S,
+                keepalive_count_max=KEEPALIVE_COUNT,
+                encoding=None,
+            )
+    except (OSError, asyncssh.Error, TimeoutError) as error:
+        raise explain(error, host, target) from error
+
+
+def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFailed:
+    """The failure of a connection in words, with what to do next and whether trying again can help."""
+    where = f"{host.name} ({target.user}@{target.endpoint.address}:{target.endpoint.port})"
+    match error:
+        case asyncssh.HostKeyNotVerifiable():
+            return ConnectionFailed(
+                f"the host key of {where} is not the one that was accepted before: {error.reason}",
+                hint="the host was reinstalled, or somebody is in between; find out which before you accept the new key",
+                retryable=False,
+            )
+        case asyncssh.PermissionDenied():
+            tried = ", ".join(target.identity_files) or "no key file"
+            return ConnectionFailed(
+                f"{where} refused the login; tried {tried}{' and the SSH agent' if target.agent else ''}",
+                hint="set user and identity_file of the host in roost.toml, or add the key to the agent",
+                retryable=False,
+            )
+        case socket.gaierror():
+            return ConnectionFailed(
+                f"the name of {where} cannot be resolved: {error.strerror}", hint="check the address"
+            )
+        case ConnectionRefusedError():
+            return ConnectionFailed(f"{where} refuses connections", hint="is the SSH server running on that port?")
+        case TimeoutError():
+            return ConnectionFailed(f"{where} did not answer in time", hint="is the host up and reachable from here?")
+        case _:
+            return ConnectionFailed(f"the connection to {where} failed: {error}", hint=None)

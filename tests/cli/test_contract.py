@@ -1,0 +1,72 @@
+"""The promises of the command: exit codes, streams, and a light import graph."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from console.cli.output import EXIT_CODES, EXIT_INTERRUPTED
+from remote.protocol.errors import ErrorCode
+
+
+def roost(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "console.cli", *arguments], capture_output=True, text=True, check=False, env=env, timeout=60
+    )
+
+
+def test_every_error_code_has_its_exit_code() -> None:
+    assert {code.value: number for code, number in EXIT_CODES.items()} == {
+        "failed": 1,
+        "usage": 2,
+        "not_found": 2,
+        "connection": 3,
+        "protocol": 3,
+        "timeout": 4,
+        "conflict": 5,
+        "precondition": 5,
+        "confirmation": 6,
+    }
+    assert set(EXIT_CODES) == set(ErrorCode)
+    assert EXIT_INTERRUPTED == 130
+
+
+@pytest.mark.parametrize("module", ["console.cli.main", "console.operations"])
+def test_headless_never_loads_textual(module: str) -> None:
+    script = f"import sys, {module}; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_an_unknown_host_is_a_usage_error_with_a_json_document(embedded_data) -> None:
+    result = roost("jobs", "--host", "nowhere", "--json")
+    assert result.returncode == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "usage"
+    assert "nowhere" in error["message"]
+    assert "nowhere" in result.stderr
+
+
+def test_stop_without_a_confirmation_exits_6_and_says_the_command(embedded_data) -> None:
+    result = roost("stop", "some-job", "--json")
+    assert result.returncode == 6
+    assert json.loads(result.stdout)["error"]["next_command"] == "roost stop some-job --host embedded --confirm some-job"
+
+
+def test_a_setting_that_is_no_assignment_is_a_usage_error(embedded_data) -> None:
+    result = roost("run", "tiny", "--set", "training.steps", "--json")
+    assert result.returncode == 2
+    assert "training.steps" in json.loads(result.stdout)["error"]["message"]
+
+
+def test_a_run_file_that_is_missing_is_named(embedded_data) -> None:
+    result = roost("plan", "absent.toml", "--json")
+    assert result.returncode == 2
+    assert "absent.toml" in json.loads(result.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts"])
+def test_every_verb_explains_itself(verb: str) -> None:
+    result = roost(verb, "--help")
+    assert result.returncode == 0
+    assert "Usage" in result.stdout
