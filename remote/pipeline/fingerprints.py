@@ -52,7 +52,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     )
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
     training = combine("training", extraction, vocabulary, _numerics_of_training(run))
-    measured = [inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine]
+    measured = [inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine, _pace(run.engine)]
     drafter_report = combine("drafter", training, run.speculation, measured)
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
     verdict = combine("verdict", drafter_report, baseline_report, run.verdict)
@@ -87,6 +87,11 @@ def _numerics(engine: EngineConfig) -> list[object]:
         engine.tensor_parallel_size,
         engine.flags,
     ]
+
+
+def _pace(engine: EngineConfig) -> list[object]:
+    """What changes how fast a server answers, beside what changes its answers."""
+    return [engine.python, engine.environment, engine.context_length, engine.max_running_requests]
 
 
 def _numerics_of_training(run: RunConfig) -> dict[str, object]:

@@ -218,3 +218,14 @@ def test_the_model_of_a_multimodal_target_is_its_text_part(plan: Plan, root: Pat
 def test_the_same_plan_has_the_same_fingerprint(plan: Plan):
     assert plan().fingerprint == plan().fingerprint
     assert plan().fingerprint != plan(training__seed="1").fingerprint
+
+
+def test_what_changes_the_pace_is_measured_again_and_nothing_else(plan: Plan, root: Path, marks: Fingerprints):
+    publish_all(root, marks)
+    found = plan(engine__environment__OMP_NUM_THREADS='"2"')
+    assert [stage.stage for stage in found.stages if stage.action == "run"] == [
+        "preflight",
+        "serving",
+        "evaluation",
+        "verdict",
+    ]
