@@ -49,6 +49,7 @@ class HostLink:
 
     async def __aenter__(self) -> Self:
         channel, up = await self._open()
+        self._channel = channel
         await self._enter(up)
         self._task = asyncio.create_task(self._run(channel))
         return self

@@ -1,0 +1,28 @@
+"""An SGLang 0.5.23 plugin that writes the hidden states of our own requests to a spool directory.
+
+SGLang captures them itself (`--enable-return-aux-hidden-states`) and leaves them on the device for in-process consumers:
+`hidden_states` [rows, L * H] and the post-norm `last_hidden_states` [rows, H] (`srt/layers/logits_processor.py`). A hook after
+`ModelRunner.forward` copies the rows of requests named `roost-…`, joins the chunks of a chunked prefill by position, and hands
+whole requests to a writer thread. Without `ROOST_CAPTURE_SPOOL` the plugin does nothing.
+"""
+
+import os
+from pathlib import Path
+
+_BATCH = "sglang.srt.model_executor.forward_batch_info.ForwardBatch.init_new"
+_FORWARD = "sglang.srt.model_executor.model_runner.ModelRunner.forward"
+
+
+def register() -> None:
+    """The plugin's entry point, called by SGLang in each of its processes."""
+    spool = os.environ.get("ROOST_CAPTURE_SPOOL")
+    if not spool:
+        return
+    # Imported here: torch and SGLang exist only inside the engine, and the plugin is also found by processes that lack a spool.
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
+
+    from .hook import CaptureHook  # noqa: PLC0415
+
+    hook = CaptureHook(Path(spool), [int(layer_id) for layer_id in os.environ["ROOST_CAPTURE_LAYER_IDS"].split(",")])
+    HookRegistry.register(_BATCH, hook.note_prompts, HookType.AFTER)
+    HookRegistry.register(_FORWARD, hook.take, HookType.AFTER)
