@@ -102,11 +102,11 @@ class Execution:
         layout = self._plan.layout
         if isinstance(self._found.verdict, Valid):
             self._reporter.skip("verdict", "the verdict is there for the same reports")
-            return read_judgement(layout.verdict)
+            return read_judgement(self._plan)
         self._make_room(self._found.verdict, layout.verdict)
         with self._reporter.at_work("verdict") as stage:
             verdict = judge_run(self._plan)
-            stage.say(f"{verdict.decision}: {verdict.speedup:.2f} times as fast, {'; '.join(verdict.reasons)}")
+            stage.say(f"{verdict.decision}: {'; '.join(verdict.reasons)}")
         return verdict
 
     def _measure(self, stage: RunningStage, arm: Arm, server: Server, *, share: tuple[float, float]) -> None:

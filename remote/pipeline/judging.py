@@ -1,39 +1,53 @@
 """The last stage: from the two reports of a run to its verdict."""
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from remote.artifacts.manifest import read_manifest
 from remote.errors import WorkFailed
 from remote.pipeline.stages import Blueprint
+from remote.pipeline.verdict import VERDICT_NAME, judge, write_verdict
 from remote.protocol.reports import EvaluationReport, VerdictReport
+
+_REPORT_NAME = "report.json"
+
+_T = TypeVar("_T")
 
 
 def judge_run(blueprint: Blueprint) -> VerdictReport:
-    """Judge the reports of the run and write the verdict."""
-    from remote.pipeline.verdict import judge, write_verdict
-
+    """Judge the reports of the run and write the verdict; raises WorkFailed where one cannot be read or written."""
     layout = blueprint.layout
     verdict = judge(
-        _read(layout.baseline_report),
-        _read(layout.drafter_report),
+        _read(layout.baseline_report / _REPORT_NAME, EvaluationReport),
+        _read(layout.drafter_report / _REPORT_NAME, EvaluationReport),
         blueprint.run.verdict,
-        coverage=_coverage(layout.mapping),
+        coverage=_read_coverage(layout.mapping),
     )
-    write_verdict(layout.verdict, verdict, fingerprint=blueprint.fingerprints.verdict)
+    try:
+        write_verdict(layout.verdict, verdict, fingerprint=blueprint.fingerprints.verdict)
+    except OSError as error:
+        raise WorkFailed(f"the verdict could not be written to {layout.verdict}: {error}") from error
     return verdict
 
 
-def read_judgement(directory: Path) -> VerdictReport:
-    return msgspec.json.decode((directory / "verdict.json").read_bytes(), type=VerdictReport)
+def read_judgement(blueprint: Blueprint) -> VerdictReport:
+    """The verdict that was written before; raises WorkFailed where it cannot be read."""
+    return _read(blueprint.layout.verdict / VERDICT_NAME, VerdictReport)
 
 
-def _read(directory: Path) -> EvaluationReport:
-    return msgspec.json.decode((directory / "report.json").read_bytes(), type=EvaluationReport)
+def _read(path: Path, what: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=what)
+    except (OSError, msgspec.DecodeError) as error:
+        raise WorkFailed(
+            f"{path} cannot be read: {error}",
+            hint="Remove its directory and start the run again: it will be made anew.",
+        ) from error
 
 
-def _coverage(mapping: Path) -> float | None:
+def _read_coverage(mapping: Path) -> float | None:
     """The share of target tokens that the draft vocabulary covers, as whoever made the mapping counted it."""
     coverage = read_manifest(mapping).properties.get("coverage")
     return float(coverage) if isinstance(coverage, (int, float)) else None

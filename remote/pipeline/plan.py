@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from remote.agents.server.plan import engine_command, read_model_config
+from remote.errors import Precondition
 from remote.jobs import launch
 from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
@@ -15,7 +18,7 @@ from remote.pipeline.stages import UNKNOWN_URL, Blueprint
 from remote.protocol.progress import StageName
 from remote.protocol.reports import RunPlan, StagePlan
 from remote.protocol.run import RunConfig
-from remote.protocol.specs import Spec
+from remote.protocol.specs import ServerSpec, Spec
 
 _NOTHING = "-"
 _UNDECIDED = Fingerprints(*[_NOTHING] * len(Fingerprints._fields))
@@ -191,6 +194,11 @@ def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]
 
 
 def _command(spec: Spec, python: str) -> list[str]:
+    """The job's command; for a server that of its engine, with port 0 for the one that it will pick."""
+    if isinstance(spec, ServerSpec):
+        # An input that is missing or wrong is among the problems already.
+        with suppress(Precondition):
+            return engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model)).argv
     return launch.plan(spec, python).argv
 
 

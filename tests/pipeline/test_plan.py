@@ -68,6 +68,8 @@ def test_a_fresh_run_does_everything_in_order(plan: Plan, root: Path):
     assert found.directory == str(root / "runs/trial")
     assert stage(found, "extraction").output == str(root / "runs/trial/store")
     assert "remote.agents.extraction.worker" in stage(found, "extraction").command
+    assert "--return-aux-hidden-state-layer-ids 0 1 2" in " ".join(stage(found, "server").command)
+    assert f"--speculative-draft-model-path {root}/runs/trial/drafter" in " ".join(stage(found, "serving").command)
 
 
 def test_the_bytes_are_those_of_the_tensors(plan: Plan):
