@@ -4,7 +4,7 @@ Every function that reaches a host takes the session that `open_host` yields and
 with the code, the message and the next step. Mutations take an operation id: the same id never takes effect twice.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -62,7 +62,7 @@ _R = TypeVar("_R")
 
 
 @asynccontextmanager
-async def open_host(name: str, *, actor: str) -> AsyncIterator[Session]:
+async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
     async with HostLink(await _resolve(name), actor=actor) as session:
         yield session
@@ -91,7 +91,7 @@ async def _ask(session: Session, request: Request, reply: type[_R], *, timeout_s
     return answer
 
 
-def host_events(session: Session) -> AsyncIterator[LinkState | Event]:
+def host_events(session: Session) -> AsyncGenerator[LinkState | Event, None]:
     """Changes of the link and everything that the host streams, in order."""
     return session.events()
 
@@ -109,7 +109,12 @@ async def watch(
 
 async def list_jobs(session: Session) -> list[Job]:
     """All jobs of the host, newest first."""
-    return (await _ask(session, ListJobs(), JobList)).jobs
+    jobs: list[Job] = []
+    while True:
+        page = await _ask(session, ListJobs(skip=len(jobs)), JobList)
+        jobs += page.jobs
+        if not page.omitted or not page.jobs:
+            return jobs
 
 
 async def get_job(session: Session, job_id: JobId) -> Job:
@@ -177,7 +182,7 @@ async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = Non
     return (await _ask(session, request, JobReply, timeout_s=60.0)).job
 
 
-async def follow_job(session: Session, job_id: JobId) -> AsyncIterator[Job | ProgressRecord | LinkState]:
+async def follow_job(session: Session, job_id: JobId) -> AsyncGenerator[Job | ProgressRecord | LinkState, None]:
     """A job's changes and progress from its beginning until it is over; survives losses of the link, which it yields."""
     job = await get_job(session, job_id)
     yield job

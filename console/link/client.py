@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -85,7 +85,7 @@ class HostLink:
         self._cursors = Cursors(watch)
         await self.call(watch)
 
-    async def events(self) -> AsyncIterator[LinkState | Event]:
+    async def events(self) -> AsyncGenerator[LinkState | Event, None]:
         """Link states and events in order; ends after `Closed`. For one consumer at a time."""
         if isinstance(self.state, Closed):
             yield self.state

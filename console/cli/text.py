@@ -1,0 +1,240 @@
+"""What the verbs say to people; numbers come from `console.state.units`."""
+
+import time
+from collections.abc import Iterable
+
+from console.state.sanitize import sanitize
+from console.state.units import UNKNOWN, format_byte_rate, format_bytes, format_duration, format_percent, format_rate
+from remote.protocol.jobs import (
+    Finished,
+    Foreign,
+    Job,
+    JobState,
+    Lost,
+    Orphaned,
+    Paused,
+    Quarantined,
+    Queued,
+    Running,
+    Stalled,
+    Starting,
+    Stopping,
+    Unkillable,
+)
+from remote.protocol.progress import (
+    ArmAdvanced,
+    CheckpointSaved,
+    ExtractionAdvanced,
+    FilesCopied,
+    MappingBuilt,
+    Note,
+    ProgressRecord,
+    ServerPhase,
+    ServerReady,
+    ShardWritten,
+    StageChanged,
+    StageDone,
+    StageFailed,
+    StagePending,
+    StageRunning,
+    StageSkipped,
+    StageState,
+    StepLogged,
+)
+from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.telemetry import GpuSample, TelemetrySample
+
+
+def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a state
+    """A job's state in a few words."""
+    match state:
+        case Queued():
+            return "queued"
+        case Starting():
+            return "starting"
+        case Running(pid=pid):
+            return f"running (pid {pid})"
+        case Stalled(heartbeat_age_s=age):
+            return f"stalled: its supervisor was last heard {format_duration(age)} ago"
+        case Paused(reason=reason):
+            return f"paused: {reason}"
+        case Stopping(requested_by=who):
+            return f"stopping, asked by {who}"
+        case Finished(outcome=outcome, reason=reason):
+            return outcome if outcome == "succeeded" or not reason else f"{outcome}: {sanitize(reason)}"
+        case Lost(reason=reason):
+            return f"lost: {reason}"
+        case Orphaned(pid=pid):
+            return f"orphaned: pid {pid} goes on without its supervisor"
+        case Foreign():
+            return "foreign: it belongs to another incarnation of this host"
+        case Unkillable(pids=pids):
+            return f"unkillable: {', '.join(map(str, pids))} survive SIGKILL"
+        case Quarantined(reason=reason):
+            return f"quarantined: {reason}"
+
+
+def job_table(jobs: Iterable[Job]) -> list[str]:
+    """One line a job, under a heading."""
+    rows = [("JOB", "AGENT", "CREATED (UTC)", "STATE")]
+    for job in jobs:
+        created = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(job.created_at))
+        rows.append((job.job_id, job.agent, created, state_words(job.state).splitlines()[0]))
+    if len(rows) == 1:
+        return ["no jobs on this host yet; `roost run embedded` starts the whole chain on the embedded host"]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows]
+
+
+def job_lines(job: Job) -> list[str]:
+    """One job in full."""
+    lines = [
+        f"job       {job.job_id}",
+        f"agent     {job.agent}" + (f"  (of {job.run_id})" if job.run_id else ""),
+        f"state     {state_words(job.state)}",
+        f"created   {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(job.created_at))} UTC by {job.created_by}",
+        f"command   {' '.join(job.command)}",
+        f"log       {format_bytes(job.log_size)}",
+    ]
+    if job.last_progress is not None:
+        lines.append(f"progress  {progress_line(job.last_progress)}")
+    if job.result is not None:
+        lines += [f"output    {output.kind}: {output.path}" for output in job.result.outputs]
+        lines += [f"          {key} = {value}" for key, value in job.result.summary.items()]
+    return lines
+
+
+def progress_line(record: ProgressRecord) -> str:
+    """A progress event as a line with its time of day (UTC)."""
+    return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {_progress_words(record)}"
+
+
+def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one case an event
+    match record.event:
+        case StageChanged(stage=stage, state=state):
+            return f"{stage}: {_stage_words(state)}"
+        case StepLogged() as step:
+            return f"step {step.step}/{step.total_steps} loss {step.loss:.3f} {format_rate(step.tokens_per_s, 'tok')}"
+        case ExtractionAdvanced() as done:
+            rate = format_rate(done.tokens_per_s, "tok")
+            return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written)}, {rate}"
+        case ArmAdvanced() as arm:
+            rate = format_rate(arm.decode_tokens_per_s, "tok")
+            return f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts, {rate}"
+        case ServerPhase(phase=phase, elapsed_s=elapsed):
+            return f"{phase.replace('_', ' ')} ({format_duration(elapsed)})"
+        case ServerReady(url=url, startup_s=startup):
+            return f"ready at {url} after {format_duration(startup)}"
+        case ShardWritten(shard=shard, bytes=size):
+            return f"{shard} written, {format_bytes(size)}"
+        case MappingBuilt() as built:
+            sizes = f"{built.draft_vocab_size:,} of {built.target_vocab_size:,} tokens"
+            return f"mapping of {sizes}, coverage {format_percent(built.coverage)}"
+        case FilesCopied(bytes_done=done, bytes_total=total):
+            return f"copied {format_bytes(done)} of {format_bytes(total)}"
+        case CheckpointSaved(step=step, bytes=size):
+            return f"checkpoint of step {step}, {format_bytes(size)}"
+        case Note(level=level, text=text):
+            return f"{level}: {sanitize(text)}"
+
+
+def _stage_words(state: StageState) -> str:
+    match state:
+        case StagePending():
+            return "pending"
+        case StageRunning(fraction=fraction, eta_s=eta, detail=detail):
+            parts = [
+                part for part in (format_percent(fraction) if fraction is not None else "", sanitize(detail)) if part
+            ]
+            if eta is not None:
+                parts.append(f"{format_duration(eta)} left")
+            return "running " + ", ".join(parts)
+        case StageDone(started_at=start, ended_at=end, detail=detail):
+            return f"done in {format_duration(end - start)}" + (f", {sanitize(detail)}" if detail else "")
+        case StageSkipped(detail=detail):
+            return "skipped" + (f", {sanitize(detail)}" if detail else "")
+        case StageFailed(reason=reason):
+            return f"failed: {sanitize(reason)}"
+
+
+def plan_lines(plan: RunPlan) -> list[str]:
+    """The stages of a run with what each needs, then the problems."""
+    lines = [
+        f"run {plan.run.name} in {plan.directory}",
+        f"needs {format_bytes(plan.bytes_needed)}, {format_bytes(plan.bytes_free)} are free",
+        "",
+    ]
+    for stage in plan.stages:
+        need = "" if stage.bytes_needed is None else format_bytes(stage.bytes_needed)
+        lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {stage.reason}")
+        if stage.command:
+            lines.append(f"{'':29}  $ {' '.join(stage.command)}")
+    lines += ["", *(f"problem: {problem}" for problem in plan.problems)]
+    lines.append(f"fingerprint {plan.fingerprint}")
+    return lines
+
+
+def verdict_lines(verdict: VerdictReport) -> list[str]:
+    """The verdict with both rates and the reasons."""
+    low, high = verdict.speedup_interval
+    lines = [
+        f"verdict            {verdict.decision}",
+        f"without drafter    {verdict.baseline_tokens_per_s:.2f} tok/s",
+        f"with drafter       {verdict.drafter_tokens_per_s:.2f} tok/s",
+        f"speed-up           {verdict.speedup:.2f}x (95% interval {low:.2f}x to {high:.2f}x)",
+        f"acceptance length  {verdict.acceptance_length:.2f} (bonus token included)",
+        f"coverage           {UNKNOWN if verdict.coverage is None else f'{verdict.coverage:.1%}'}",
+        f"greedy outputs     {_outputs(verdict)} ({verdict.dtype}, {verdict.engine})",
+    ]
+    lines += [f"because            {reason}" for reason in verdict.reasons]
+    lines += [f"advice             {advice}" for advice in verdict.advice]
+    return lines
+
+
+def _outputs(verdict: VerdictReport) -> str:
+    same = f"{verdict.identical_outputs} of {verdict.prompts} identical"
+    return f"{same}, {verdict.near_ties} near-ties, {verdict.real_divergences} different"
+
+
+def mapping_lines(report: MappingReport) -> list[str]:
+    """A mapping's report: the judgement, the files, every finding with its fix."""
+    judgement = "valid" if report.valid else "NOT VALID: it must not be used"
+    lines = [f"{report.path}: {judgement}"]
+    if report.draft_vocab_size is not None and report.target_vocab_size is not None:
+        coverage = "" if report.coverage is None else f", coverage {report.coverage:.1%}"
+        lines.append(
+            f"  {report.target_vocab_size:,} -> {report.draft_vocab_size:,} tokens{coverage}, {report.provenance}"
+        )
+    lines += [f"  {file.name:<24} {file.bytes:>9,} bytes  sha256 {file.sha256[:16]}" for file in report.files]
+    for finding in report.findings:
+        lines.append(f"  {finding.severity} [{finding.code}] {finding.message}")
+        lines.append(f"    fix: {finding.fix}")
+    return lines
+
+
+def telemetry_lines(sample: TelemetrySample) -> list[str]:
+    """One reading: devices, host, disks, engines."""
+    host = sample.host
+    cpus = " ".join(f"{index}:{format_percent(load)}" for index, load in enumerate(host.cpu_utilization))
+    lines = [time.strftime("%H:%M:%S", time.gmtime(sample.sampled_at)) + " UTC"]
+    lines += [_gpu_line(gpu) for gpu in sample.gpus]
+    if not sample.gpus:
+        lines.append(f"no GPU: {sanitize(sample.gpu_detail)}")
+    lines.append(f"cpu {cpus}  load {host.load_1m:.2f}")
+    lines.append(f"ram {format_bytes(host.memory_used_bytes)} of {format_bytes(host.memory_total_bytes)}")
+    for mount in sample.mounts:
+        used = f"{format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}"
+        lines.append(f"disk {mount.path} {used} {format_byte_rate(mount.fill_rate_bytes_per_s)}")
+    for engine in sample.engines:
+        rates = f"prefill {format_rate(engine.prefill_tokens_per_s, 'tok')}, decode {format_rate(engine.decode_tokens_per_s, 'tok')}"
+        lines.append(f"engine {engine.job_id} {engine.engine}: {rates}")
+    return lines
+
+
+def _gpu_line(gpu: GpuSample) -> str:
+    if gpu.error is not None:
+        return f"gpu {gpu.gpu_index} {gpu.name}: {sanitize(gpu.error)}"
+    memory = f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}"
+    heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
+    power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
+    return f"gpu {gpu.gpu_index} {gpu.name}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}"
