@@ -16,6 +16,9 @@ from remote.protocol.specs import Capture, DrafterServing, ServerSpec
 HOST = "127.0.0.1"
 """The only address that is ever bound: SGLang's own HTTP interface has no boundary but this one."""
 
+_CPU_CONTEXT, _CPU_REQUESTS = 2048, 8
+"""Sizes the key-value cache on a CPU where the spec leaves it open."""
+
 
 class EngineCommand(NamedTuple):
     """What to execute, with the variables to lay over the inherited environment."""
@@ -64,7 +67,12 @@ def _engine_flags(engine: EngineConfig) -> dict[str, FlagValue]:
     flags: dict[str, FlagValue] = {"device": engine.device, "dtype": engine.dtype, "enable-metrics": True}
     flags |= {name: value for name, value in optional.items() if value is not None}
     if engine.device == "cpu":
+        # Without a bound the cache takes most of the machine's memory, and tens of seconds to be cleared.
+        flags["max-total-tokens"] = (engine.context_length or _CPU_CONTEXT) * (
+            engine.max_running_requests or _CPU_REQUESTS
+        )
         flags["disable-overlap-schedule"] = True
+        flags["sleep-on-idle"] = True
     return flags
 
 
@@ -117,7 +125,11 @@ def _arguments(flags: dict[str, FlagValue]) -> list[str]:
 
 def _environment(spec: ServerSpec) -> dict[str, str]:
     paths: list[Path] = []
-    environment: dict[str, str] = {"SPT_NOENV": "1", "HF_HUB_OFFLINE": "1"}
+    environment: dict[str, str] = {
+        "SPT_NOENV": "1",  # else setproctitle wipes the environment that strays are found by
+        "HF_HUB_OFFLINE": "1",
+        "SGLANG_PLUGINS": "roost_capture",  # no other plugin that happens to be installed
+    }
     if spec.engine.device == "cpu":
         paths.append(SGLANG_CPU)
         environment |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
@@ -125,6 +137,6 @@ def _environment(spec: ServerSpec) -> dict[str, str]:
         paths.append(SGLANG_CAPTURE)
         environment["ROOST_CAPTURE_SPOOL"] = spec.capture.spool_directory
         environment["ROOST_CAPTURE_LAYER_IDS"] = ",".join(map(str, spec.capture.layer_ids))
-    if paths:
-        environment["PYTHONPATH"] = ":".join(map(str, paths))
+    # Also when empty: the release is of no use to the engine, and its Python may be another one.
+    environment["PYTHONPATH"] = ":".join(map(str, paths))
     return environment | spec.engine.environment

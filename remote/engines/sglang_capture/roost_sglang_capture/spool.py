@@ -31,12 +31,12 @@ def rows_on_host(start: int, hidden: torch.Tensor, final: torch.Tensor, input_id
 
     hidden [n, L, H], final [n, H], input_ids [n].
     """
-    copies = [_on_host(tensor) for tensor in (hidden, final, input_ids)]
+    hidden_copy, final_copy, ids_copy = (_on_host(tensor) for tensor in (hidden, final, input_ids))
     copied = None
     if hidden.is_cuda:
         copied = torch.cuda.Event()
         copied.record()
-    return Rows(start, *copies, copied)
+    return Rows(start, hidden_copy, final_copy, ids_copy, copied)
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 # SGLang looks these two up as operators, not as functions of this module.
-torch.ops.sgl_kernel.decode_attention_cpu = decode_attention_cpu
-torch.ops.sgl_kernel.extend_attention_cpu = extend_attention_cpu
+for _operator in (decode_attention_cpu, extend_attention_cpu):
+    setattr(torch.ops.sgl_kernel, _operator.__name__, _operator)
 
 
 def __getattr__(name: str) -> Callable[..., object]:
