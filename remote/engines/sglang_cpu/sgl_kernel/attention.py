@@ -7,6 +7,8 @@ Cross-attention, attention sinks and FP8 caches are refused with NotImplementedE
 import torch
 from torch import Tensor
 
+_CACHE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, logit_cap: float, visible: Tensor | None) -> Tensor:
     """Grouped-query attention of one request: query [n, H, D], key [m, Hk, D], value [m, Hk, Dv] -> float32 [n, H, Dv].
@@ -31,8 +33,8 @@ def decode_attention_cpu(
     query: Tensor,
     k_buffer: Tensor,
     v_buffer: Tensor,
-    k_scale: Tensor | None,
-    v_scale: Tensor | None,
+    k_scale: float | None,  # noqa: ARG001 - the scales of quantised caches, which are refused
+    v_scale: float | None,  # noqa: ARG001
     output: Tensor,
     key: Tensor | None,
     value: Tensor | None,
@@ -52,7 +54,7 @@ def decode_attention_cpu(
 
     query [B, H, D], k_buffer [slots, Hk, D], v_buffer [slots, Hk, Dv], output [B, H, Dv].
     """
-    _refuse(is_cross_attn=is_cross_attn, sinks=sinks, k_scale=k_scale, v_scale=v_scale)
+    _refuse(k_buffer, is_cross_attn=is_cross_attn, sinks=sinks)
     if key is not None:
         k_buffer[loc] = key.view(-1, *k_buffer.shape[1:]).to(k_buffer.dtype)
         # With latent attention the values are a view of the keys.
@@ -71,8 +73,8 @@ def extend_attention_cpu(
     o_extend: Tensor,
     k_buffer: Tensor,
     v_buffer: Tensor,
-    k_scale: Tensor | None,
-    v_scale: Tensor | None,
+    k_scale: float | None,  # noqa: ARG001 - the scales of quantised caches, which are refused
+    v_scale: float | None,  # noqa: ARG001
     req_to_token: Tensor,
     req_pool_indices: Tensor,
     seq_lens: Tensor,
@@ -93,7 +95,7 @@ def extend_attention_cpu(
     q_extend [N, H, D]; k_extend, v_extend [N, …] or None when the new rows are in the cache already. `tree_mask` (flat bool,
     [new, length] a request) replaces the causal mask for a draft tree.
     """
-    _refuse(is_cross_attn=is_cross_attn, sinks=sinks, k_scale=k_scale, v_scale=v_scale)
+    _refuse(k_buffer, is_cross_attn=is_cross_attn, sinks=sinks)
     masked = 0
     for request, length, new, start in zip(
         req_pool_indices.tolist(),
@@ -130,8 +132,8 @@ def _visible(new: int, length: int, sliding_window: int, *, is_causal: bool) -> 
     return visible & (key > query - sliding_window) if sliding_window > 0 else visible
 
 
-def _refuse(*, is_cross_attn: bool, sinks: Tensor | None, k_scale: Tensor | None, v_scale: Tensor | None) -> None:
+def _refuse(buffer: Tensor, *, is_cross_attn: bool, sinks: Tensor | None) -> None:
     if is_cross_attn or sinks is not None:
         raise NotImplementedError("Roost's CPU stand-in has no cross-attention and no attention sinks")
-    if any(scale is not None and scale.dim() > 0 for scale in (k_scale, v_scale)):
-        raise NotImplementedError("Roost's CPU stand-in has no scaled (FP8) key-value cache")
+    if buffer.dtype not in _CACHE_DTYPES:
+        raise NotImplementedError(f"Roost's CPU stand-in has no key-value cache of {buffer.dtype}")
