@@ -8,7 +8,7 @@ from remote.errors import WorkFailed
 from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
 from remote.pipeline.judging import judge_run, read_judgement
-from remote.pipeline.plan import Found
+from remote.pipeline.plan import Found, decide
 from remote.pipeline.reporting import Reporter, RunningStage
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_foreign_checkpoint, mark_begun, set_aside
 from remote.pipeline.stages import Blueprint
@@ -84,12 +84,12 @@ class Execution:
             self._reporter.skip("serving", "the drafter has been measured already")
             self._reporter.skip("evaluation", "both reports are valid for the same inputs")
             return
-        self._make_room(found.drafter_report, layout.drafter_report)
         self._make_room(found.baseline_report, layout.baseline_report)
         server = None
         if measured:
             self._reporter.skip("serving", "the drafter has been measured already")
         else:
+            self._make_room(found.drafter_report, layout.drafter_report)
             server = self._serve("serving", stages.evaluation_server(self._plan, "drafter"))
         with self._reporter.at_work("evaluation") as stage:
             if server is not None:
@@ -99,11 +99,11 @@ class Execution:
             self._measure(stage, "baseline", baseline, share=(0.5, 1.0))
 
     def _judge(self) -> VerdictReport:
-        layout = self._plan.layout
-        if isinstance(self._found.verdict, Valid):
+        found = self._found.verdict
+        if decide(self._found)["verdict"].action == "skip":
             self._reporter.skip("verdict", "the verdict is there for the same reports")
             return read_judgement(self._plan)
-        self._make_room(self._found.verdict, layout.verdict)
+        self._make_room(found, self._plan.layout.verdict)
         with self._reporter.at_work("verdict") as stage:
             verdict = judge_run(self._plan)
             stage.say(f"{verdict.decision}: {'; '.join(verdict.reasons)}")
@@ -153,7 +153,9 @@ class Execution:
                 self._set_aside(directory, reason)
             case Absent(begun=True):
                 self._set_aside(directory, "it has no manifest, so it was never finished")
-            case Absent() | Valid():
+            case Valid():
+                self._set_aside(directory, "what it was made of is made anew")
+            case Absent():
                 pass
 
     def _set_aside(self, directory: Path, reason: str) -> None:

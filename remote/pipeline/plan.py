@@ -109,7 +109,11 @@ def decide(found: Found) -> dict[StageName, Decision]:
             if not isinstance(found.drafter_report, Valid)
             else _artifact(found.baseline_report, "the report of the baseline")
         ),
-        "verdict": _artifact(found.verdict, "the verdict"),
+        "verdict": (
+            _artifact(found.verdict, "the verdict")
+            if evaluated or not isinstance(found.verdict, Valid)
+            else Decision("run", "the reports are made anew, and so is the verdict")
+        ),
     }
 
 

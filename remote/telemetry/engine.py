@@ -1,7 +1,7 @@
 """A running inference server's own metrics: rates from differences of its counters.
 
 SGLang 0.5.23 (`srt/observability/metrics_collector.py`): `realtime_tokens_total{mode}` moves with every iteration;
-`generation_tokens_total` and `spec_verify_calls_total` move when a request finishes.
+`generation_tokens_total`, `num_requests_total` and `spec_verify_calls_total` move when a request finishes.
 """
 
 import http.client
@@ -21,8 +21,9 @@ _QUEUED = "sglang:num_queue_reqs"
 _CACHE_USAGE = "sglang:token_usage"
 _REALTIME = "sglang:realtime_tokens_total"
 _GENERATED = "sglang:generation_tokens_total"
+_REQUESTS = "sglang:num_requests_total"
 _VERIFIED = "sglang:spec_verify_calls_total"
-_WANTED = (_RUNNING, _QUEUED, _CACHE_USAGE, _REALTIME, _GENERATED, _VERIFIED)
+_WANTED = (_RUNNING, _QUEUED, _CACHE_USAGE, _REALTIME, _GENERATED, _REQUESTS, _VERIFIED)
 
 
 class EngineEndpoint(NamedTuple):
@@ -34,14 +35,17 @@ class EngineEndpoint(NamedTuple):
 
 
 class EngineMetrics(NamedTuple):
-    """What one scrape says; None for what the server does not tell. Tokens and calls are cumulative."""
+    """What one scrape says; None for what the server does not tell. Tokens and calls are cumulative.
+
+    `verified_tokens` are those of finished requests without the first of each, which prefill gives and not a verification.
+    """
 
     running: float | None
     queued: float | None
     cache_usage: float | None
     prefill_tokens: float | None
     decode_tokens: float | None
-    generated_tokens: float | None
+    verified_tokens: float | None
     verify_calls: float | None
 
 
@@ -63,26 +67,26 @@ def parse_sglang(text: str) -> EngineMetrics:
         cache_usage=sums.get((_CACHE_USAGE, "")),
         prefill_tokens=sums.get((_REALTIME, "prefill_compute")),
         decode_tokens=sums.get((_REALTIME, "decode")),
-        generated_tokens=sums.get((_GENERATED, "")),
+        verified_tokens=_difference(sums.get((_GENERATED, "")), sums.get((_REQUESTS, ""))),
         verify_calls=sums.get((_VERIFIED, "")),
     )
 
 
 class AcceptanceLength:
-    """Generated tokens a verification over the requests that finished last; the bonus token is included."""
+    """Tokens a verification over the requests that finished last; the bonus token is included."""
 
     def __init__(self) -> None:
         self._before: tuple[float, float] = (0.0, 0.0)
         self._value: float | None = None
 
-    def advance(self, generated: float | None, verified: float | None) -> float | None:
+    def advance(self, verified_tokens: float | None, verify_calls: float | None) -> float | None:
         """Take the counters of now; keeps the last known value while no request finishes, forgets it after a restart."""
-        if generated is None or verified is None:
+        if verified_tokens is None or verify_calls is None:
             return self._value
-        tokens, calls = generated - self._before[0], verified - self._before[1]
+        tokens, calls = verified_tokens - self._before[0], verify_calls - self._before[1]
         if tokens < 0 or calls < 0:
-            tokens, calls, self._value = generated, verified, None
-        self._before = (generated, verified)
+            tokens, calls, self._value = verified_tokens, verify_calls, None
+        self._before = (verified_tokens, verify_calls)
         if calls > 0:
             self._value = tokens / calls
         return self._value
@@ -107,7 +111,7 @@ class _Watched:
             prefill_tokens_per_s=rates["prefill"],
             decode_tokens_per_s=rates["decode"],
             cache_usage=found.cache_usage,
-            acceptance_length=self.acceptance.advance(found.generated_tokens, found.verify_calls),
+            acceptance_length=self.acceptance.advance(found.verified_tokens, found.verify_calls),
         )
 
 
@@ -145,6 +149,10 @@ def scrape_sglang(url: str) -> EngineMetrics | None:
         return None
     finally:
         connection.close()
+
+
+def _difference(whole: float | None, part: float | None) -> float | None:
+    return None if whole is None or part is None else whole - part
 
 
 def _whole(value: float | None) -> int | None:

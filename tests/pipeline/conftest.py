@@ -1,6 +1,7 @@
 """A host's root with the smallest inputs of a run, and an interpreter that claims to have the engine."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,16 @@ def write_conversations(path: Path, answers: list[str]) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "root"
+    return make_root(tmp_path / "root")
+
+
+@pytest.fixture(scope="session")
+def root_maker() -> Callable[[Path], Path]:
+    """Makes a root where it is told to, for fixtures that outlive a test."""
+    return make_root
+
+
+def make_root(root: Path) -> Path:
     model = root / "models/target"
     model.mkdir(parents=True)
     (model / "config.json").write_text(json.dumps(CONFIG))
@@ -55,18 +65,18 @@ def root(tmp_path: Path) -> Path:
     (model / "model.safetensors").write_bytes(b"\0" * 1000)
     write_conversations(root / "conversations/train.jsonl", ["one two three", "four five", "six"])
     write_conversations(root / "conversations/eval.jsonl", ["seven", "eight"])
+    python = root / "engine-python"
+    python.write_text("#!/bin/sh\nexit 0\n")
+    python.chmod(0o755)
     return root
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> str:
-    """An interpreter to which any engine can be imported."""
-    path = tmp_path / "python"
-    path.write_text("#!/bin/sh\nexit 0\n")
-    path.chmod(0o755)
-    return str(path)
+def python(root: Path) -> str:
+    """An interpreter that can import any engine; below ROOT, so that a run names it the same way on every root."""
+    return str(root / "engine-python")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def document() -> str:
     return DOCUMENT

@@ -10,7 +10,7 @@ from remote.pipeline.config import load_run, merge, preset_names
 tables = st.recursive(
     st.integers() | st.text(max_size=3),
     lambda below: st.dictionaries(st.sampled_from("abc"), below, max_size=3),
-    max_leaves=12,
+    max_leaves=5,
 )
 documents = st.dictionaries(st.sampled_from("abc"), tables, max_size=3)
 

@@ -5,7 +5,8 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,10 @@ def plan_small(spec: Spec) -> LaunchPlan:
 class Bench:
     """A host whose agents do trivial work, and one run after another on it."""
 
-    def __init__(self, root: Path, document: str, python: str) -> None:
+    def __init__(self, root: Path, document: str) -> None:
         self.root = root
         self.document = document
-        self.store = JobStore(root, RELEASE, python, plan=plan_small)
-        # The supervisor is a real one and needs a real interpreter; `python` only says that the engine is there.
-        self.store.python = sys.executable
-        self.engine = python
+        self.store = JobStore(root, RELEASE, sys.executable, plan=plan_small)
         self.runs = 0
 
     def open(self) -> JobContext:
@@ -52,7 +50,7 @@ class Bench:
 
     def conduct(self, job: JobContext, **overrides: str) -> JobResult:
         keys = {key.replace("__", "."): value for key, value in overrides.items()}
-        return conduct(load_run(self.document, {"engine.python": self.engine} | keys), job, self.store)
+        return conduct(load_run(self.document, {"engine.python": "engine-python"} | keys), job, self.store)
 
     def conduct_beside(self, job: JobContext) -> tuple[threading.Thread, list[BaseException]]:
         """Conduct in a thread; the list holds the error that ended it."""
@@ -93,6 +91,10 @@ def kinds(job: JobContext) -> dict[str, str]:
     return {stage: type(state).__name__.removeprefix("Stage").lower() for stage, state in last_states(job).items()}
 
 
+def skipped(job: JobContext) -> set[str]:
+    return {stage for stage, kind in kinds(job).items() if kind == "skipped"}
+
+
 def until(condition, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -100,9 +102,9 @@ def until(condition, timeout_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def bench(root: Path, document: str, python: str) -> Iterator[Bench]:
-    made = Bench(root, document, python)
+@contextmanager
+def opened(root: Path, document: str) -> Iterator[Bench]:
+    made = Bench(root, document)
     yield made
     for job_id in made.running():
         made.store.stop(job_id, actor="test", op_id=f"end-{job_id}"[:64], reason="the test is over")
@@ -110,25 +112,45 @@ def bench(root: Path, document: str, python: str) -> Iterator[Bench]:
     shutil.rmtree(lock_directory(root))
 
 
-def test_a_run_goes_through_all_stages_and_leaves_no_job_behind(bench: Bench):
-    job = bench.open()
-    result = bench.conduct(job)
+@pytest.fixture
+def bench(root: Path, document: str) -> Iterator[Bench]:
+    with opened(root, document) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, root_maker: Callable[[Path], Path], document: str
+) -> Iterator[tuple[Bench, JobContext, JobResult]]:
+    """A run that went through, with what it told and its result; for looking at and copying, not for changing."""
+    with opened(root_maker(tmp_path_factory.mktemp("finished") / "root"), document) as made:
+        job = made.open()
+        yield made, job, made.conduct(job)
+
+
+@pytest.fixture
+def done_before(bench: Bench, finished: tuple[Bench, JobContext, JobResult]) -> Bench:
+    """A bench on whose root the run is done already."""
+    shutil.copytree(finished[0].root / "runs", bench.root / "runs")
+    return bench
+
+
+def test_a_run_goes_through_all_stages_and_leaves_no_job_behind(finished: tuple[Bench, JobContext, JobResult]):
+    bench, job, result = finished
     assert kinds(job) == dict.fromkeys(STAGES, "done")
     assert bench.running() == []
     assert result.summary["decision"] == "promote"
     assert result.summary["speedup"] == pytest.approx(2.0)
     assert result.summary["coverage"] == pytest.approx(0.9)
-    assert [output.kind for output in result.outputs] == [
-        "store",
-        "mapping",
-        "drafter",
-        "evaluation",
-        "evaluation",
-        "verdict",
-    ]
-    jobs = bench.jobs("run-1")
-    order = sorted(jobs, key=lambda name: jobs[name].created_at)
-    assert order == [
+    kinds_of_output = [output.kind for output in result.outputs]
+    assert kinds_of_output == ["store", "mapping", "drafter", "evaluation", "evaluation", "verdict"]
+
+
+def test_jobs_run_in_order_and_never_beside_a_server_that_has_done_its_part(
+    finished: tuple[Bench, JobContext, JobResult],
+):
+    jobs = finished[0].jobs("run-1")
+    assert sorted(jobs, key=lambda name: jobs[name].created_at) == [
         "server",
         "extraction",
         "vocabulary",
@@ -138,34 +160,27 @@ def test_a_run_goes_through_all_stages_and_leaves_no_job_behind(bench: Bench):
         "baseline-server",
         "evaluation-baseline",
     ]
-    _never_two_servers(jobs)
-
-
-def _never_two_servers(jobs: dict[str, Job]) -> None:
-    """A server that has done its part is over before the next heavy job begins."""
     for server, after in [("server", "training"), ("serving", "baseline-server")]:
         state = jobs[server].state
         assert isinstance(state, Finished)
         assert state.ended_at <= jobs[after].created_at
 
 
-def test_the_second_time_nothing_is_done_twice(bench: Bench):
-    first = bench.conduct(bench.open())
-    job = bench.open()
-    second = bench.conduct(job)
+def test_the_second_time_nothing_is_done_twice(done_before: Bench, finished: tuple[Bench, JobContext, JobResult]):
+    job = done_before.open()
+    result = done_before.conduct(job)
     assert kinds(job) == dict.fromkeys(STAGES, "skipped") | {"preflight": "done"}
-    assert bench.jobs("run-2") == {}
-    assert second.outputs == first.outputs
-    assert second.summary["speedup"] == first.summary["speedup"]
+    assert done_before.jobs("run-1") == {}
+    hashes = [output.manifest_sha256 for output in result.outputs]
+    assert hashes == [output.manifest_sha256 for output in finished[2].outputs]
+    assert result.summary["speedup"] == finished[2].summary["speedup"]
 
 
-def test_another_setting_keeps_what_it_does_not_touch_and_loses_nothing(bench: Bench):
-    bench.conduct(bench.open())
-    job = bench.open()
-    bench.conduct(job, training__steps="5")
-    skipped = {stage for stage, kind in kinds(job).items() if kind == "skipped"}
-    assert skipped == {"server", "extraction", "vocabulary"}
-    names = sorted(path.name.split("-2")[0] for path in (bench.root / "runs/trial").glob("*superseded*"))
+def test_another_setting_keeps_what_it_does_not_touch_and_loses_nothing(done_before: Bench):
+    job = done_before.open()
+    done_before.conduct(job, training__steps="5")
+    assert skipped(job) == {"server", "extraction", "vocabulary"}
+    names = sorted(path.name.split("-2")[0] for path in (done_before.root / "runs/trial").glob("*superseded*"))
     assert names == [
         "drafter.superseded",
         "evaluation-baseline.superseded",
@@ -176,14 +191,20 @@ def test_another_setting_keeps_what_it_does_not_touch_and_loses_nothing(bench: B
     assert any("drafter is now drafter.superseded-" in note and "other inputs" in note for note in notes)
 
 
-def test_a_baseline_that_is_missing_is_measured_alone(bench: Bench):
-    bench.conduct(bench.open())
-    shutil.rmtree(bench.root / "runs/trial/evaluation-baseline")
-    job = bench.open()
-    bench.conduct(job)
-    assert sorted(bench.jobs("run-2")) == ["baseline-server", "evaluation-baseline"]
-    assert kinds(job)["serving"] == "skipped"
-    assert kinds(job)["evaluation"] == "done"
+def test_a_baseline_that_is_missing_is_measured_alone(done_before: Bench):
+    shutil.rmtree(done_before.root / "runs/trial/evaluation-baseline")
+    job = done_before.open()
+    done_before.conduct(job)
+    assert sorted(done_before.jobs("run-1")) == ["baseline-server", "evaluation-baseline"]
+    assert skipped(job) == {"server", "extraction", "vocabulary", "training", "serving"}
+
+
+def test_when_the_drafter_is_measured_again_so_is_the_baseline(done_before: Bench):
+    shutil.rmtree(done_before.root / "runs/trial/evaluation-drafter")
+    job = done_before.open()
+    done_before.conduct(job)
+    assert skipped(job) == {"server", "extraction", "vocabulary", "training"}
+    assert len(list((done_before.root / "runs/trial").glob("evaluation-baseline.superseded-*"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,7 +234,7 @@ def test_a_failed_run_goes_on_where_it_stopped(bench: Bench):
     bench.misbehave()
     job = bench.open()
     bench.conduct(job)
-    assert {stage for stage, kind in kinds(job).items() if kind == "skipped"} == {"server", "extraction", "vocabulary"}
+    assert skipped(job) == {"server", "extraction", "vocabulary"}
 
 
 def test_a_server_that_dies_is_the_cause_and_not_its_client(bench: Bench):
@@ -287,9 +308,10 @@ def test_a_run_that_cannot_begin_touches_nothing(bench: Bench):
 
 
 def test_a_run_elsewhere_is_known_below_root(bench: Bench, tmp_path: Path):
-    bench.conduct(bench.open(), directory=str(tmp_path / "volume/elsewhere"))
+    bench.misbehave(server="fail")
+    with pytest.raises(WorkFailed):
+        bench.conduct(bench.open(), directory=str(tmp_path / "volume/elsewhere"))
     assert (bench.root / "runs/elsewhere").resolve() == tmp_path / "volume/elsewhere"
-    assert (bench.root / "runs/elsewhere/verdict/manifest.json").is_file()
 
 
 def test_the_runner_is_a_job_itself(root: Path, document: str):
