@@ -1,0 +1,33 @@
+"""The few questions that the server agent asks its engine, over loopback, with the standard library."""
+
+import http.client
+import json
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def ask(
+    url: str, method: str, path: str, *, body: dict[str, Any] | None = None, timeout_s: float = 5.0
+) -> bytes | None:
+    """The body of a 200 answer; None when nobody answers in time or the answer is another one."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
+    try:
+        payload = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
+        response = connection.getresponse()
+        content = response.read()
+    except (OSError, http.client.HTTPException):
+        return None
+    else:
+        return content if response.status == http.client.OK else None
+    finally:
+        connection.close()
