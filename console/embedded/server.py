@@ -21,6 +21,7 @@ from console.embedded.locations import EmbeddedHome
 IDLE_S = 900.0
 _IDLE_CHECK_S = 5.0
 _HUNG_UP_GRACE_S = 10.0
+_BLOCK_BYTES = 1 << 16
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +85,32 @@ async def _run_command(process: "asyncssh.SSHServerProcess[bytes]") -> None:
         cwd=Path.home(),
         start_new_session=True,
     )
+    assert child.stdin is not None, "its standard streams are pipes"
+    feeding = asyncio.create_task(_feed(process, child.stdin))
     try:
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+        # The status goes out after the output, or a client would see the end before the last words.
+        await asyncio.gather(_forward(child.stdout, process.stdout), _forward(child.stderr, process.stderr))
         process.exit(await child.wait())
+    except (OSError, asyncssh.Error):
+        return
     finally:
+        feeding.cancel()
         await _let_end(child)
+
+
+async def _feed(process: "asyncssh.SSHServerProcess[bytes]", target: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while block := await process.stdin.read(_BLOCK_BYTES):
+            target.write(block)
+            await target.drain()
+    target.close()
+
+
+async def _forward(source: asyncio.StreamReader | None, target: "asyncssh.SSHWriter[bytes]") -> None:
+    assert source is not None, "its standard streams are pipes"
+    while block := await source.read(_BLOCK_BYTES):
+        target.write(block)
+        await target.drain()
 
 
 async def _let_end(child: asyncio.subprocess.Process) -> None:

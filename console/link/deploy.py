@@ -16,7 +16,7 @@ from console.config.hosts import HostConfig
 BOOT_MARKER = b"@@ROOST-BOOT"
 """Begins each line that the bootstrap says; everything else before the link is a banner or a noisy shell."""
 
-HOST_MODULES = ["msgspec", "psutil", "numpy", "pynvml"]
+HOST_MODULES = ["msgspec", "psutil", "numpy", "pynvml", "prometheus_client"]
 """What an interpreter must be able to import to run the host side."""
 
 _SKIPPED_DIRECTORIES = {"__pycache__"}
