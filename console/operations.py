@@ -64,7 +64,7 @@ _R = TypeVar("_R")
 @asynccontextmanager
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
-    async with HostLink(await _resolve(name), actor=actor) as session:
+    async with HostLink(await _resolve(name), actor=actor, locate=lambda: _resolve(name)) as session:
         yield session
 
 

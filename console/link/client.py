@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -27,6 +27,10 @@ BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
 
 
+Locate = Callable[[], Awaitable[HostConfig]]
+"""Finds the host again before a reconnect, for hosts that may come back at another port."""
+
+
 class _Pending(NamedTuple):
     request: Request
     reply: asyncio.Future[Reply]
@@ -35,8 +39,9 @@ class _Pending(NamedTuple):
 class HostLink:
     """A host, connected for as long as the context lasts; a first connection that fails raises, a later loss is a state."""
 
-    def __init__(self, host: HostConfig, *, actor: str) -> None:
+    def __init__(self, host: HostConfig, *, actor: str, locate: Locate | None = None) -> None:
         self.host = host
+        self._locate = locate
         self.actor = actor
         self.state: LinkState = Connecting(attempt=1, since=time.monotonic())
         self._inbox = Inbox()
@@ -163,6 +168,8 @@ class HostLink:
                 await asyncio.sleep(wait)
                 await self._enter(Connecting(attempt=attempt, since=lost_at))
                 try:
+                    if self._locate is not None:
+                        self.host = await self._locate()
                     channel, up = await self._open()
                 except ConsoleError as error:
                     if not error.info.retryable:
