@@ -1,0 +1,144 @@
+"""The real engine on this machine's CPU: what it captures is what transformers computes, and a drafter changes nothing but speed."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from remote.protocol.progress import ServerPhase
+from remote.protocol.run import EngineConfig, SpeculationConfig
+from remote.protocol.specs import Capture, DrafterServing, ServerSpec
+
+from .conftest import ServerJob, generate, reference_states
+
+pytestmark = pytest.mark.engine
+
+CHUNK = 48
+LENGTHS = [5, 130, 17, 48, 96, 61, 1, 33]
+"""Shorter than, equal to and longer than a chunk, and multiples of it."""
+
+Serve = Callable[[ServerSpec], ServerJob]
+
+
+def prompts(seed: int, lengths: list[int]) -> list[list[int]]:
+    chosen = random.Random(seed)
+    return [[chosen.randrange(3, 512) for _ in range(length)] for length in lengths]
+
+
+def engine(backend: str) -> EngineConfig:
+    flags = {"chunked-prefill-size": CHUNK}
+    return EngineConfig(
+        device="cpu",
+        dtype="float32",
+        attention_backend=backend,
+        max_running_requests=8,
+        context_length=512,
+        flags=flags,
+    )
+
+
+def captured(server: ServerJob, spool: Path, asked: list[list[int]]) -> list[dict[str, torch.Tensor]]:
+    """What the plugin wrote for `asked`, all of them sent at once."""
+    url = server.wait_until_ready().url
+    with ThreadPoolExecutor(8) as senders:
+        rids = [f"roost-test-{index}" for index in range(len(asked))]
+        answers = list(senders.map(lambda pair: generate(url, pair[0], 1, pair[1]), zip(asked, rids, strict=True)))
+    assert [answer["meta_info"]["cached_tokens"] for answer in answers] == [0] * len(asked)
+    files = [spool / f"{rid}.safetensors" for rid in rids]
+    deadline = time.monotonic() + 60
+    while not all(file.exists() for file in files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sorted(path.name for path in spool.iterdir()) == sorted(["ready-rank0.json", *(file.name for file in files)])
+    return [load_file(file) for file in files]
+
+
+def assert_as_transformers(states: list[dict[str, torch.Tensor]], reference: Path, layers: list[int]) -> None:
+    expected = load_file(reference)
+    for index, state in enumerate(states):
+        hidden = expected[f"hidden.{index}"]
+        for column, layer in enumerate(layers):
+            torch.testing.assert_close(state["hidden_states"][:, column], hidden[layer], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(state["final_hidden_states"], hidden[-1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_drafter_changes_the_speed_and_not_the_text(
+    serve: Serve, tiny_models: Path, engine_python: Path, tmp_path: Path
+) -> None:
+    layers, spool, target = [1, 2, 3], tmp_path / "spool", tiny_models / "tiny-llama"
+    capture = Capture(layer_ids=layers, spool_directory=str(spool))
+    server = serve(ServerSpec(model=str(target), engine=engine("intel_amx"), capture=capture))
+    asked = prompts(1, LENGTHS)
+    states = captured(server, spool, asked)
+    assert [state["input_ids"].tolist() for state in states] == asked
+    assert_as_transformers(
+        states, reference_states(engine_python, target, asked, tmp_path / "reference.safetensors"), layers
+    )
+    url = server.wait_until_ready().url
+    questions = prompts(2, [9, 24, 60, 100])
+    without = [generate(url, question, 32)["output_ids"] for question in questions]
+
+    phases = [event.phase for event in server.events() if isinstance(event, ServerPhase)]
+    assert phases == ["launching", "loading_weights", "warming_up"]
+    family = psutil.Process(server.process.pid).children(recursive=True)
+    assert len(family) >= 2
+    code, result = server.stop()
+    assert (code, result.summary["url"]) == (0, url)
+    assert not [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+    drafter = DrafterServing(model=str(tiny_models / "copy-llama"), speculation=SpeculationConfig())
+    server = serve(ServerSpec(model=str(target), engine=engine("intel_amx"), drafter=drafter))
+    url = server.wait_until_ready().url
+    with_drafter = [generate(url, question, 32) for question in questions]
+    assert [answer["output_ids"] for answer in with_drafter] == without
+    verified = sum(answer["meta_info"]["spec_verify_ct"] for answer in with_drafter)
+    assert 32 * len(questions) / verified > 1.05
+    server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "backend", "layers"),
+    [("tiny-llama", "torch_native", [1, 2, 3]), ("tiny-dsv3", "intel_amx", [2, 3, 5])],
+)
+def test_other_architectures_and_backends_capture_the_same_layers(
+    serve: Serve, tiny_models: Path, engine_python: Path, tmp_path: Path, name: str, backend: str, layers: list[int]
+) -> None:
+    spool, target = tmp_path / "spool", tiny_models / name
+    capture = Capture(layer_ids=layers, spool_directory=str(spool))
+    server = serve(ServerSpec(model=str(target), engine=engine(backend), capture=capture))
+    asked = prompts(3, LENGTHS)
+    states = captured(server, spool, asked)
+    reference = reference_states(engine_python, target, asked, tmp_path / "reference.safetensors")
+    assert_as_transformers(states, reference, layers)
+    server.stop()
+
+
+@pytest.mark.slow
+def test_a_drafter_for_latent_attention_changes_no_text(serve: Serve, tiny_models: Path) -> None:
+    target, questions = str(tiny_models / "tiny-dsv3"), prompts(4, [9, 60])
+    drafter = DrafterServing(model=str(tiny_models / "copy-dsv3"), speculation=SpeculationConfig())
+    texts = []
+    for spec in (
+        ServerSpec(model=target, engine=engine("intel_amx")),
+        ServerSpec(model=target, engine=engine("intel_amx"), drafter=drafter),
+    ):
+        server = serve(spec)
+        url = server.wait_until_ready().url
+        texts.append([generate(url, question, 24)["output_ids"] for question in questions])
+        server.stop()
+    assert texts[0] == texts[1]
+
+
+def test_a_launch_that_dies_says_what_the_engine_said(serve: Serve, tiny_models: Path) -> None:
+    broken = EngineConfig(device="cpu", flags={"no-such-flag": True})
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=broken))
+    assert server.process.wait(120) == 1
+    failure = (server.directory / "failure.json").read_text()
+    assert "no-such-flag" in failure
+    assert "engine.flags" in failure
