@@ -165,7 +165,7 @@ def is_installed(directory: Path) -> bool:
     """Whether the environment was installed to the end, from these very requirements."""
     try:
         stamp = json.loads((directory / STAMP).read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     return stamp == {"requirements": requirements_digest()} and (directory / "bin/python").exists()
 
