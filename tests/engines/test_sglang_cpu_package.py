@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-
 from remote.engines.paths import SGLANG_CPU
 
 
