@@ -1,1 +1,19 @@
-"""TBD."""
+"""What widgets tell the app."""
+
+from textual.message import Message
+
+
+class JobSelected(Message):
+    """The cursor of the jobs table is on another job."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__()
+        self.job_id = job_id
+
+
+class JobOpened(Message):
+    """Enter or a click on a job: its log is wanted on the whole screen."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__()
+        self.job_id = job_id

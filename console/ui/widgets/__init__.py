@@ -1,1 +1,1 @@
-"""TBD."""
+"""Widgets render what they are given and post what a person does."""

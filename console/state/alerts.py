@@ -1,0 +1,66 @@
+"""What a person should look at now; each alert says what, and where."""
+
+from console.state.forecast import SHORT_RUNWAY_S, runway_s
+from console.state.host import HostState
+from console.state.link import Closed, Lost, Up
+from console.state.sanitize import sanitize
+from console.state.units import format_duration
+from remote.protocol.jobs import Finished, Foreign, Orphaned, Paused, Quarantined, Stalled, Unkillable
+from remote.protocol.jobs import Lost as LostJob
+
+STALE_SAMPLE_S = 5.0
+
+
+def alerts(state: HostState, now: float) -> list[str]:
+    """The alerts of a host, the gravest first."""
+    return [*_link_alerts(state, now), *_disk_alerts(state), *_device_alerts(state), *_job_alerts(state)]
+
+
+def _link_alerts(state: HostState, now: float) -> list[str]:
+    match state.link:
+        case Lost(since=since, reason=reason, retry_at=retry_at):
+            wait = max(0.0, retry_at - now)
+            age = format_duration(now - since)
+            return [f"link lost {age} ago, next try in {wait:.0f} s, jobs on the host go on ({sanitize(reason)})"]
+        case Closed(error=error) if error is not None:
+            return [f"link closed: {sanitize(error.message)}"]
+        case Up() if state.sample_at is not None and now - state.sample_at > STALE_SAMPLE_S:
+            return [f"no reading for {format_duration(now - state.sample_at)}"]
+        case _:
+            return []
+
+
+def _disk_alerts(state: HostState) -> list[str]:
+    found: list[str] = []
+    for mount in state.sample.mounts if state.sample else []:
+        runway = runway_s(mount)
+        if runway is not None and runway < SHORT_RUNWAY_S:
+            found.append(f"{mount.path} is full in {format_duration(runway)} at the present rate")
+    return found
+
+
+def _device_alerts(state: HostState) -> list[str]:
+    gpus = state.sample.gpus if state.sample else []
+    return [f"GPU {gpu.gpu_index}: {sanitize(gpu.error)}" for gpu in gpus if gpu.error is not None]
+
+
+def _job_alerts(state: HostState) -> list[str]:
+    found: list[str] = []
+    for job in state.ordered_jobs():
+        match job.state:
+            case Stalled(heartbeat_age_s=age):
+                found.append(f"{job.job_id}: no heartbeat for {format_duration(age)}")
+            case Paused(reason=reason):
+                found.append(f"{job.job_id} is paused: {sanitize(reason)}")
+            case Orphaned() | Foreign() | Unkillable() | Quarantined():
+                found.append(f"{job.job_id} is {type(job.state).__name__.lower()}")
+            case LostJob() | Finished(outcome="failed") if _is_of_newest_run(state, job.job_id, job.run_id):
+                found.append(f"{job.agent} failed" if isinstance(job.state, Finished) else f"{job.job_id} is lost")
+            case _:
+                pass
+    return found
+
+
+def _is_of_newest_run(state: HostState, job_id: str, run_id: str | None) -> bool:
+    run = state.newest_run()
+    return run is not None and run.job_id in (job_id, run_id)

@@ -1,0 +1,169 @@
+"""Everything that the screen knows of a host; `HostState.apply` is the one place where it changes.
+
+`now` is the console's monotonic clock in seconds; host times are seconds since the epoch.
+"""
+
+from typing import NamedTuple
+
+from console.state.link import Closed, Connecting, LinkState, Lost, Up
+from console.state.logs import LogBuffer
+from console.state.series import Series
+from remote.protocol.frames import Event, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
+from remote.protocol.jobs import Job, is_over
+from remote.protocol.progress import (
+    STAGES,
+    ArmAdvanced,
+    ExtractionAdvanced,
+    Note,
+    ProgressRecord,
+    StageChanged,
+    StageName,
+    StagePending,
+    StageState,
+    StepLogged,
+)
+from remote.protocol.requests import Welcome
+from remote.protocol.telemetry import TelemetrySample
+
+_LOG_TAIL_BYTES = 65_536
+"""A log that is opened for the first time starts this far from its end."""
+
+
+class JobNote(NamedTuple):
+    """A note of a job, with its time on the host's clock."""
+
+    at: float
+    job_id: str
+    note: Note
+
+
+class Curves:
+    """What a training tells as it goes: loss, accuracy of the first draft token, tokens per second."""
+
+    def __init__(self) -> None:
+        self.loss = Series(4000)
+        self.accuracy = Series(4000)
+        self.tokens_per_s = Series(4000)
+        self.last: StepLogged | None = None
+
+    def add(self, step: StepLogged) -> None:
+        """Add a logged step."""
+        self.last = step
+        self.loss.append(step.loss)
+        self.accuracy.append(step.accuracy[0] if step.accuracy else None)
+        self.tokens_per_s.append(step.tokens_per_s)
+
+
+class HostState:
+    """One host as the console sees it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.link: LinkState = Connecting(attempt=1, since=0.0)
+        self.welcome: Welcome | None = None
+        self.jobs: dict[str, Job] = {}
+        self.jobs_known = False
+        self.sample: TelemetrySample | None = None
+        self.sample_at: float | None = None
+        self.gpu_history: dict[int, Series] = {}
+        self.cpu_history: dict[int, Series] = {}
+        self.decode_history = Series()
+        self.stages: dict[str, dict[StageName, StageState]] = {}
+        self.progress_seq: dict[str, int] = {}
+        self.curves: dict[str, Curves] = {}
+        self.arms: dict[str, ArmAdvanced] = {}
+        self.extraction: dict[str, ExtractionAdvanced] = {}
+        self.notes: list[JobNote] = []
+        self.logs: dict[str, LogBuffer] = {}
+
+    def apply(self, event: LinkState | Event, now: float) -> None:
+        """Take in one event."""
+        match event:
+            case Up(welcome=welcome):
+                self.link, self.welcome = event, welcome
+            case Connecting() | Lost() | Closed():
+                self.link = event
+            case Telemetry(sample=sample):
+                self._apply_sample(sample, now)
+            case JobChanged(job=job):
+                self.jobs[job.job_id] = job
+            case ProgressMade(job_id=job_id, record=record):
+                self._apply_progress(job_id, record)
+            case LogData(job_id=job_id, offset=offset, data=data) if job_id in self.logs:
+                self.logs[job_id].append(offset, data)
+            case LogTruncated(job_id=job_id, start=start) if job_id in self.logs:
+                self.logs[job_id].truncated(start)
+            case _:
+                pass
+
+    def set_jobs(self, jobs: list[Job]) -> None:
+        """Take in the host's whole list of jobs."""
+        self.jobs = {job.job_id: job for job in jobs}
+        self.jobs_known = True
+
+    def log_of(self, job_id: str) -> LogBuffer:
+        """The log of a job, begun near its end when it is asked for the first time."""
+        if job_id not in self.logs:
+            job = self.jobs.get(job_id)
+            size, start = (job.log_size, job.log_start) if job is not None else (0, 0)
+            self.logs[job_id] = LogBuffer(max(start, size - _LOG_TAIL_BYTES))
+        return self.logs[job_id]
+
+    def ordered_jobs(self) -> list[Job]:
+        """Live jobs first, then the finished ones; within both the newest first."""
+        return sorted(self.jobs.values(), key=lambda job: (is_over(job.state), -job.created_at, job.job_id))
+
+    def newest_run(self) -> Job | None:
+        """The run that the stage strip shows."""
+        runs = [job for job in self.jobs.values() if job.agent == "run"]
+        return max(runs, key=lambda job: job.created_at, default=None)
+
+    def children(self, run_id: str) -> list[Job]:
+        """The jobs that a run started, oldest first."""
+        return sorted((job for job in self.jobs.values() if job.run_id == run_id), key=lambda job: job.created_at)
+
+    def stages_of(self, run_id: str) -> list[tuple[StageName, StageState]]:
+        """All stages of a run in their order."""
+        known = self.stages.get(run_id, {})
+        return [(stage, known.get(stage, StagePending())) for stage in STAGES]
+
+    def wanted_progress(self) -> dict[str, int]:
+        """Whose progress is to be streamed, and from where: the newest run and what it started."""
+        run = self.newest_run()
+        if run is None:
+            return {}
+        return {job.job_id: self.progress_seq.get(job.job_id, 0) for job in [run, *self.children(run.job_id)]}
+
+    def training_curves(self) -> Curves | None:
+        """The curves of the newest run's training."""
+        run = self.newest_run()
+        if run is None:
+            return None
+        return next((self.curves[job.job_id] for job in self.children(run.job_id) if job.job_id in self.curves), None)
+
+    def _apply_sample(self, sample: TelemetrySample, now: float) -> None:
+        self.sample, self.sample_at = sample, now
+        for gpu in sample.gpus:
+            self.gpu_history.setdefault(gpu.gpu_index, Series()).append(gpu.gpu_utilization)
+        for index, load in enumerate(sample.host.cpu_utilization):
+            self.cpu_history.setdefault(index, Series()).append(load)
+        rates = [engine.decode_tokens_per_s for engine in sample.engines if engine.decode_tokens_per_s is not None]
+        self.decode_history.append(sum(rates) if rates else None)
+
+    def _apply_progress(self, job_id: str, record: ProgressRecord) -> None:
+        if record.seq <= self.progress_seq.get(job_id, 0):
+            return
+        self.progress_seq[job_id] = record.seq
+        match record.event:
+            case StageChanged(stage=stage, state=state):
+                self.stages.setdefault(job_id, {})[stage] = state
+            case StepLogged() as step:
+                self.curves.setdefault(job_id, Curves()).add(step)
+            case ArmAdvanced() as arm:
+                self.arms[job_id] = arm
+            case ExtractionAdvanced() as done:
+                self.extraction[job_id] = done
+            case Note() as note:
+                self.notes.append(JobNote(record.at, job_id, note))
+            case _:
+                pass

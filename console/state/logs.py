@@ -1,0 +1,54 @@
+"""The part of a job's log that the console holds: whole lines by absolute byte offset, nothing twice, nothing skipped."""
+
+from collections import deque
+
+from console.state.sanitize import sanitize
+
+CAPACITY_LINES = 5000
+_MAX_LINE_BYTES = 8192
+
+
+class LogBuffer:
+    """The newest lines of one log; `cursor` is the offset of the next byte that is wanted."""
+
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
+        self.lines: deque[str] = deque(maxlen=CAPACITY_LINES)
+        self.written = 0
+        """Lines ever added: a view that has shown `n` of them wants the rest."""
+        self._partial = b""
+
+    def append(self, offset: int, data: bytes) -> None:
+        """Add bytes at their absolute offset; what is there already is passed over, a gap is shown as one."""
+        if offset > self.cursor:
+            self._add(f"··· {offset - self.cursor} bytes of the log are missing here ···")
+            self._partial = b""
+        fresh = data[max(0, self.cursor - offset) :]
+        if not fresh:
+            return
+        self.cursor = max(offset, self.cursor) + len(fresh)
+        *whole, self._partial = (self._partial + fresh).split(b"\n")
+        for line in whole:
+            self._add_bytes(line)
+        if len(self._partial) > _MAX_LINE_BYTES:
+            self._add_bytes(self._partial)
+            self._partial = b""
+
+    def truncated(self, start: int) -> None:
+        """The log's head was cut: reading goes on at `start`."""
+        self._partial = b""
+        self.cursor = start
+        self._add("··· the log was cut here ···")
+
+    def newest(self, count: int) -> list[str]:
+        """The last `count` lines that were added."""
+        return list(self.lines)[-count:] if count > 0 else []
+
+    def _add_bytes(self, line: bytes) -> None:
+        for text in sanitize(line[:_MAX_LINE_BYTES].decode(errors="replace")).split("\n"):
+            if text.strip():
+                self._add(text.expandtabs(4))
+
+    def _add(self, text: str) -> None:
+        self.lines.append(text)
+        self.written += 1

@@ -1,0 +1,30 @@
+"""The command palette offers the same actions as the keys."""
+
+from functools import partial
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from console.ui.keymap import ACTIONS
+
+
+class ActionCommands(Provider):
+    """The action table, searchable."""
+
+    async def discover(self) -> Hits:
+        """All actions, before anything is typed."""
+        for action in ACTIONS:
+            run = partial(self.app.run_action, action.action)
+            yield DiscoveryHit(f"{action.label} ({_key(action.key)})", run, help=action.help)
+
+    async def search(self, query: str) -> Hits:
+        """Actions whose name or help matches."""
+        matcher = self.matcher(query)
+        for action in ACTIONS:
+            score = matcher.match(f"{action.label} {action.help}")
+            if score > 0:
+                run = partial(self.app.run_action, action.action)
+                yield Hit(score, matcher.highlight(f"{action.label} {action.help}"), run, help=_key(action.key))
+
+
+def _key(key: str) -> str:
+    return "?" if key == "question_mark" else key

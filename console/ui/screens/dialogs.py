@@ -1,0 +1,139 @@
+"""Dialogs: what will be done before it is done, and answers that need room."""
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from console.state.units import format_bytes
+from remote.protocol.reports import RunPlan
+
+
+class Notice(ModalScreen[None]):
+    """Something to read; any of Escape, Enter and the button closes it."""
+
+    BINDINGS = [Binding("escape,enter", "dismiss", "Close")]
+
+    def __init__(self, title: str, body: Text) -> None:
+        super().__init__()
+        self._title = title
+        self._body = body
+
+    def compose(self) -> ComposeResult:
+        """Title, text, button."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = self._title
+            with VerticalScroll():
+                yield Static(self._body, markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Close", id="close", variant="primary")
+
+    def on_button_pressed(self) -> None:
+        """The only button."""
+        self.dismiss()
+
+
+class Confirm(ModalScreen[bool]):
+    """A question with the exact thing that will happen; No has the focus."""
+
+    BINDINGS = [Binding("escape,n", "answer(False)", "No"), Binding("y", "answer(True)", "Yes")]
+
+    def __init__(self, title: str, body: Text, *, yes: str) -> None:
+        super().__init__()
+        self._title = title
+        self._body = body
+        self._yes = yes
+
+    def compose(self) -> ComposeResult:
+        """Text and two buttons."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = self._title
+            with VerticalScroll():
+                yield Static(self._body, markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("No (n)", id="no")
+                yield Button(f"{self._yes} (y)", id="yes", variant="error")
+
+    def on_mount(self) -> None:
+        """The safe answer is under Enter."""
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Either button."""
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 - Textual passes it from the binding
+        """The keys."""
+        self.dismiss(answer)
+
+
+class AskRun(ModalScreen[str | None]):
+    """Which run: a preset or a run file."""
+
+    BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]
+
+    def __init__(self, suggestion: str) -> None:
+        super().__init__()
+        self._suggestion = suggestion
+
+    def compose(self) -> ComposeResult:
+        """A line to type on."""
+        with Vertical(classes="dialog -small") as dialog:
+            dialog.border_title = "Run"
+            yield Static("The name of a preset, or the path of a run file (TOML) on this machine:", markup=False)
+            yield Input(self._suggestion, id="source")
+            yield Static("Enter plans it and shows the plan. Escape cancels.", markup=False, classes="quiet")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter."""
+        self.dismiss(event.value.strip() or None)
+
+
+class PlanDialog(ModalScreen[bool]):
+    """The plan of a run; Enter starts it unless it has problems."""
+
+    BINDINGS = [Binding("escape", "answer(False)", "Cancel"), Binding("enter", "answer(True)", "Start")]
+
+    def __init__(self, plan: RunPlan, host: str) -> None:
+        super().__init__()
+        self._plan = plan
+        self._host = host
+
+    def compose(self) -> ComposeResult:
+        """Stages, bytes, problems."""
+        plan = self._plan
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = f"Run {plan.run.name} on {self._host}"
+            with VerticalScroll():
+                yield Static(plan_text(plan), markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel", id="cancel")
+                yield Button("Start (Enter)", id="start", variant="primary", disabled=bool(plan.problems))
+
+    def on_mount(self) -> None:
+        """Enter means the enabled choice."""
+        self.query_one("#cancel" if self._plan.problems else "#start").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Either button."""
+        self.dismiss(event.button.id == "start")
+
+    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 - Textual passes it from the binding
+        """The keys."""
+        self.dismiss(answer and not self._plan.problems)
+
+
+def plan_text(plan: RunPlan) -> Text:
+    """The plan for people."""
+    text = Text()
+    text.append(f"Directory {plan.directory}\n")
+    text.append(f"Needs {format_bytes(plan.bytes_needed)}; {format_bytes(plan.bytes_free)} are free\n\n")
+    for stage in plan.stages:
+        need = "" if stage.bytes_needed is None else f" ({format_bytes(stage.bytes_needed)})"
+        text.append(f"{stage.action:<7}", style="bold")
+        text.append(f"{stage.stage:<12}{stage.reason}{need}\n")
+    for problem in plan.problems:
+        text.append(f"\n✗ {problem}", style="bold")
+    return text

@@ -1,0 +1,70 @@
+"""The overview: everything that matters on one screen; under pressure history, charts and log give way, in that order."""
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from console.state.alerts import alerts
+from console.state.host import HostState
+from console.state.link import Up
+from console.ui.widgets.charts import Charts
+from console.ui.widgets.devices import Devices
+from console.ui.widgets.host_lines import HostLines
+from console.ui.widgets.jobs_table import JobsTable
+from console.ui.widgets.log_pane import LogPane
+from console.ui.widgets.palette import Palette
+from console.ui.widgets.stage_strip import StageStrip
+from console.ui.widgets.top_bar import TopBar
+from remote.protocol.jobs import Job
+
+_STALE_S = 5.0
+
+
+class Overview(Screen[None]):
+    """Renders a `HostState`."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+
+    def compose(self) -> ComposeResult:
+        """Top to bottom."""
+        yield TopBar(id="top-bar")
+        yield StageStrip(id="stage-strip")
+        yield Devices(id="devices")
+        yield HostLines(id="host-lines")
+        yield Charts(id="charts")
+        with Vertical(id="work"):
+            yield JobsTable(id="jobs")
+            yield LogPane(id="log")
+        yield Static(id="alerts", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """The jobs have the keyboard."""
+        self.query_one(JobsTable).focus()
+
+    def show(self, state: HostState, shown_job: Job | None, now: float, host_now: float, palette: Palette) -> None:
+        """Render the state as it is at `now`."""
+        found = alerts(state, now)
+        stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
+        self.query_one(TopBar).show(state, now, len(found), palette)
+        self.query_one(StageStrip).show(state, host_now, palette)
+        self.query_one(Devices).show(state, palette, stale=stale)
+        self.query_one(HostLines).show(state, palette, stale=stale)
+        self.query_one(Charts).show(state, palette)
+        self.query_one(JobsTable).show(state, host_now, palette)
+        self._show_alerts(found)
+        self.show_log(state, shown_job)
+
+    def show_log(self, state: HostState, shown_job: Job | None) -> None:
+        """Add what is new of the shown job's log."""
+        if shown_job is None:
+            self.query_one(LogPane).show(None, "log: no job yet" if state.jobs_known else "log")
+            return
+        self.query_one(LogPane).show(state.log_of(shown_job.job_id), f"log of {shown_job.job_id}")
+
+    def _show_alerts(self, found: list[str]) -> None:
+        line = self.query_one("#alerts", Static)
+        line.update("  ".join(f"! {alert}" for alert in found) if found else "no alerts")
+        line.set_class(bool(found), "-alerting")

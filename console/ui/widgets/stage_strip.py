@@ -1,0 +1,68 @@
+"""The eight stages of the newest run, and the one that is at work."""
+
+from rich.text import Text
+from textual.widgets import Static
+
+from console.state.host import HostState
+from console.state.sanitize import sanitize
+from console.state.units import format_duration, format_percent
+from console.ui.widgets.palette import Palette
+from console.ui.words import stage_mark
+from remote.protocol.progress import StageFailed, StageName, StageRunning, StageState
+
+_BAR_WIDTH = 16
+_SHORT = {
+    "preflight": "check",
+    "server": "serve",
+    "extraction": "extract",
+    "vocabulary": "vocab",
+    "training": "train",
+    "serving": "draft",
+    "evaluation": "eval",
+    "verdict": "verdict",
+}
+_WIDE = 110
+
+
+class StageStrip(Static):
+    """Two lines: the strip, and the running or failed stage in detail."""
+
+    def show(self, state: HostState, host_now: float, palette: Palette) -> None:
+        """Render the newest run."""
+        run = state.newest_run()
+        if run is None:
+            self.update(Text("no run yet: press r to run the embedded preset", style=palette.quiet))
+            return
+        stages = state.stages_of(run.job_id)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for position, (stage, stage_state) in enumerate(stages):
+            mark = stage_mark(stage_state)
+            name = stage if self.size.width >= _WIDE else _SHORT[stage]
+            text.append("" if position == 0 else " › ", style=palette.quiet)
+            text.append(f"{mark.glyph} {name}", style=palette[mark.color])
+        text.append("\n")
+        text.append_text(_detail(stages, host_now, palette))
+        self.update(text)
+
+
+def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette: Palette) -> Text:
+    for stage, state in stages:
+        match state:
+            case StageRunning(since=since, fraction=fraction, eta_s=eta, detail=detail):
+                text = Text(f"{stage} ", style=f"bold {palette.accent}")
+                if fraction is not None:
+                    filled = round(fraction * _BAR_WIDTH)
+                    text.append("█" * filled, style=palette.accent)
+                    text.append("█" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
+                    text.append(f" {format_percent(fraction)}", style=palette.foreground)
+                if eta is not None:
+                    text.append(f"  {format_duration(eta)} left", style=palette.foreground)
+                text.append(f"  {sanitize(detail)}" if detail else "", style=palette.foreground)
+                text.append(f"  for {format_duration(max(0.0, host_now - since))}", style=palette.quiet)
+                return text
+            case StageFailed(reason=reason):
+                first = sanitize(reason).strip().splitlines()
+                return Text(f"{stage} failed: {first[0] if first else 'no reason given'}", style=palette.error)
+            case _:
+                pass
+    return Text("")

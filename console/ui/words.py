@@ -1,0 +1,143 @@
+"""States as a glyph, a word and a theme colour: never by colour alone."""
+
+from typing import NamedTuple
+
+from console.state.units import format_duration
+from remote.protocol.jobs import (
+    Finished,
+    Foreign,
+    Job,
+    JobState,
+    Lost,
+    Orphaned,
+    Paused,
+    Quarantined,
+    Queued,
+    Running,
+    Stalled,
+    Starting,
+    Stopping,
+    Unkillable,
+)
+from remote.protocol.progress import (
+    ArmAdvanced,
+    CheckpointSaved,
+    ExtractionAdvanced,
+    FilesCopied,
+    MappingBuilt,
+    Note,
+    Progress,
+    ServerPhase,
+    ServerReady,
+    ShardWritten,
+    StageChanged,
+    StageDone,
+    StageFailed,
+    StagePending,
+    StageRunning,
+    StageSkipped,
+    StageState,
+    StepLogged,
+)
+
+
+class Mark(NamedTuple):
+    """`color` is the name of a theme colour."""
+
+    glyph: str
+    word: str
+    color: str
+
+
+def job_mark(state: JobState) -> Mark:  # noqa: C901, PLR0911, PLR0912 - one case a state
+    """How a job's state is shown."""
+    match state:
+        case Queued():
+            return Mark("○", "queued", "quiet")
+        case Starting():
+            return Mark("◌", "starting", "accent")
+        case Running():
+            return Mark("▶", "running", "accent")
+        case Stalled():
+            return Mark("!", "stalled", "warning")
+        case Paused():
+            return Mark("‖", "paused", "warning")
+        case Stopping():
+            return Mark("◼", "stopping", "warning")
+        case Finished(outcome="succeeded"):
+            return Mark("✓", "done", "success")
+        case Finished(outcome="stopped"):
+            return Mark("◼", "stopped", "quiet")
+        case Finished():
+            return Mark("✗", "failed", "error")
+        case Lost():
+            return Mark("?", "lost", "error")
+        case Orphaned():
+            return Mark("!", "orphaned", "warning")
+        case Foreign():
+            return Mark("!", "foreign", "warning")
+        case Unkillable():
+            return Mark("✗", "unkillable", "error")
+        case Quarantined():
+            return Mark("?", "unreadable", "warning")
+
+
+def stage_mark(state: StageState) -> Mark:
+    """How a stage's state is shown."""
+    match state:
+        case StagePending():
+            return Mark("·", "", "quiet")
+        case StageRunning():
+            return Mark("▶", "running", "accent")
+        case StageDone():
+            return Mark("✓", "done", "success")
+        case StageSkipped():
+            return Mark("✓", "kept", "quiet")
+        case StageFailed():
+            return Mark("✗", "failed", "error")
+
+
+class Pace(NamedTuple):
+    """How fast a job goes, and what it said last."""
+
+    rate: str
+    detail: str
+
+
+def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911 - one case an event
+    """What a job's last progress says about its pace."""
+    match event:
+        case StepLogged() as step:
+            return Pace(f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {step.loss:.3f}")
+        case ExtractionAdvanced() as done:
+            return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples")
+        case ArmAdvanced() as arm:
+            rate = "" if arm.decode_tokens_per_s is None else f"{arm.decode_tokens_per_s:.1f} tok/s"
+            return Pace(rate, f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts")
+        case ServerPhase(phase=phase, elapsed_s=elapsed):
+            return Pace("", f"{phase.replace('_', ' ')} ({format_duration(elapsed)})")
+        case ServerReady(startup_s=startup):
+            return Pace("", f"ready after {format_duration(startup)}")
+        case StageChanged(stage=stage, state=state):
+            return Pace("", f"{stage} {stage_mark(state).word}")
+        case MappingBuilt(draft_vocab_size=size, coverage=coverage):
+            return Pace("", f"{size:,} tokens" + ("" if coverage is None else f", coverage {coverage:.0%}"))
+        case FilesCopied(bytes_done=done, bytes_total=total):
+            return Pace("", f"{done:,} of {total:,} bytes")
+        case ShardWritten(shard=shard):
+            return Pace("", f"{shard} written")
+        case CheckpointSaved(step=step):
+            return Pace("", f"checkpoint of step {step}")
+        case Note(text=text):
+            return Pace("", text)
+
+
+def age_of(job: Job, host_now: float) -> str:
+    """How long a job has run, or ran."""
+    match job.state:
+        case Finished(started_at=start, ended_at=end):
+            return format_duration(end - start)
+        case Running() | Stalled() | Stopping() | Starting() | Paused():
+            return format_duration(max(0.0, host_now - job.created_at))
+        case _:
+            return ""
