@@ -77,21 +77,20 @@ async def _answering(home: EmbeddedHome) -> Address | None:
 async def _start(home: EmbeddedHome) -> Address:
     home.server.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = home.server / "server.log"
-    with log.open("ab") as out:
-        process = subprocess.Popen(  # noqa: ASYNC220 - detached on purpose, it outlives this console
-            home.server_command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
     deadline = time.monotonic() + START_TIMEOUT_S
+    process: subprocess.Popen[bytes] | None = None
     while time.monotonic() < deadline:
         if (address := await _answering(home)) is not None:
             return address
-        # A second console may have won the lock; then our process ends and theirs answers in a moment.
+        # Ours ends when another console's server has the lock, or one that is just being stopped.
+        if process is None or process.poll() is not None:
+            with log.open("ab") as out:
+                process = subprocess.Popen(  # noqa: ASYNC220 - detached on purpose, it outlives this console
+                    home.server_command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                )
         await asyncio.sleep(_POLL_S)
-    code = process.poll()
     raise ConnectionFailed(
-        f"the embedded host's SSH server did not start within {START_TIMEOUT_S:g} s"
-        + (f" (exit status {code})" if code is not None else ""),
-        hint=f"its log is {log}",
+        f"the embedded host's SSH server did not start within {START_TIMEOUT_S:g} s", hint=f"its log is {log}"
     )
 
 

@@ -18,7 +18,7 @@ def main(parameters):
     import tempfile
 
     def say(word, **details):
-        line = parameters["marker"] + " " + word + " " + json.dumps(details) + "\n"
+        line = "\n" + parameters["marker"] + " " + word + " " + json.dumps(details) + "\n"
         os.write(1, line.encode())
 
     def read_exactly(count):
@@ -39,7 +39,11 @@ def main(parameters):
         part = tempfile.mkdtemp(prefix=".release-", dir=os.path.dirname(release))
         with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as archive:
             archive.extractall(part)
-        os.sync()
+        for directory, _, names in os.walk(part):
+            for path in [directory, *(os.path.join(directory, name) for name in names)]:
+                descriptor = os.open(path, os.O_RDONLY)
+                os.fsync(descriptor)
+                os.close(descriptor)
         try:
             os.rename(part, release)
         except OSError:
@@ -82,8 +86,10 @@ def main(parameters):
 
     try:
         root = os.path.abspath(os.path.expanduser(parameters["root"]))
+        if not os.path.isdir(root):
+            os.makedirs(root, mode=0o700)
+            os.chmod(root, 0o700)
         os.makedirs(os.path.join(root, "releases"), mode=0o700, exist_ok=True)
-        os.chmod(root, 0o700)
         release = os.path.join(root, "releases", parameters["sha256"])
         have = os.path.isdir(os.path.join(release, "remote"))
         say("have" if have else "need")

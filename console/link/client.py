@@ -49,12 +49,13 @@ class HostLink:
         self._last_call = 0
         self._cursors: Cursors | None = None
         self._channel: Channel | None = None
+        self._open_channel: Channel | None = None
         self._heard_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         channel, up = await self._open()
-        self._channel = channel
+        self._channel = self._open_channel = channel
         await self._enter(up)
         self._task = asyncio.create_task(self._run(channel))
         return self
@@ -65,8 +66,10 @@ class HostLink:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._channel is not None:
-            await self._channel.close()
+        if self._open_channel is not None:
+            await self._open_channel.close()
+            self._open_channel = None
+        await self._enter(Closed(error=None))
 
     async def call(self, request: Request, *, timeout_s: float = 30.0) -> Reply:
         """The host's reply; over a lost link the call waits and is sent again. Raises HostError or ConnectionFailed."""
@@ -163,7 +166,7 @@ class HostLink:
             lost_at = time.monotonic()
             while True:
                 attempt += 1
-                wait = random.uniform(0, min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2**attempt))  # noqa: S311 - jitter
+                wait = random.uniform(0, min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(attempt, 10)))  # noqa: S311 - jitter
                 await self._enter(Lost(since=lost_at, reason=reason, retry_at=time.monotonic() + wait))
                 await asyncio.sleep(wait)
                 await self._enter(Connecting(attempt=attempt, since=lost_at))
@@ -189,7 +192,7 @@ class HostLink:
                 pending.reply.set_exception(HostError(error))
 
     async def _resume(self, channel: Channel) -> None:
-        self._channel = channel
+        self._channel = self._open_channel = channel
         if self._cursors is not None:
             await self._send(Call(call_id=0, request=self._cursors.watch()))
         for number, pending in list(self._pending.items()):
@@ -216,6 +219,7 @@ class HostLink:
             guard.cancel()
             self._channel = None
         await channel.close()
+        self._open_channel = None
         return reason
 
     async def _guard(self, channel: Channel) -> None:
@@ -223,7 +227,7 @@ class HostLink:
         while True:
             await asyncio.sleep(1.0)
             now = time.monotonic()
-            if now - self._heard_at > SILENCE_S:
+            if now - self._heard_at > SILENCE_S and not self._inbox.is_full():
                 channel.abort()
                 return
             if now - pinged_at > PING_INTERVAL_S and isinstance(self.state, Up):
@@ -244,6 +248,9 @@ class HostLink:
             case Answer(call_id=number, reply=reply):
                 if number in self._pending and not self._pending[number].reply.done():
                     self._pending[number].reply.set_result(reply)
+            case Failure(call_id=0, error=error):
+                # The host gave up a stream: a fresh link asks for all of them again.
+                raise ConnectionError(error.message)
             case Failure(call_id=number, error=error):
                 if number in self._pending and not self._pending[number].reply.done():
                     self._pending[number].reply.set_exception(HostError(error))
@@ -264,3 +271,4 @@ class HostLink:
         await self._inbox.put(fresh)
         if not self._pending:
             await self._inbox.wait_for_room()
+            self._heard_at = time.monotonic()

@@ -5,6 +5,8 @@ first and asyncssh is only given keys that were matched; its own checking is nev
 """
 
 import asyncio
+import contextlib
+import ipaddress
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -49,8 +51,8 @@ def known_hosts() -> asyncssh.SSHKnownHosts:
 
 async def require_known(host: HostConfig, endpoint: Endpoint) -> None:
     """Refuse a host none of whose keys is known; raises ConfirmationNeeded that shows its fingerprint."""
-    trusted, _, revoked, *_ = known_hosts().match(endpoint.address, endpoint.address, endpoint.port)
-    if trusted or revoked:
+    trusted, authorities, revoked, *_ = known_hosts().match(endpoint.address, _ip_of(endpoint.address), endpoint.port)
+    if trusted or authorities or revoked:
         return
     fingerprint = (await _fetch(endpoint)).get_fingerprint()
     raise ConfirmationNeeded(
@@ -58,6 +60,13 @@ async def require_known(host: HostConfig, endpoint: Endpoint) -> None:
         hint="compare it with what the provider or the host's own console shows",
         next_command=f"roost hosts trust {host.name} --fingerprint {fingerprint}",
     )
+
+
+def _ip_of(address: str) -> str:
+    """The address if it is a number: asyncssh takes no name in its place."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(address))
+    return ""
 
 
 async def trust(host: HostConfig, endpoint: Endpoint, fingerprint: str) -> None:
@@ -69,7 +78,25 @@ async def trust(host: HostConfig, endpoint: Endpoint, fingerprint: str) -> None:
             hint="somebody may be between you and the host",
             retryable=False,
         )
+    stored = _stored_key(endpoint)
+    if stored is not None and stored != _public_text(key):
+        raise ConnectionFailed(
+            f"{host.name} was trusted with another key before; nothing was accepted",
+            hint=f"if the host was reinstalled, remove its line from {known_hosts_file()} first",
+            retryable=False,
+        )
     remember(endpoint, key)
+
+
+def _public_text(key: asyncssh.SSHKey) -> str:
+    return " ".join(key.export_public_key("openssh").decode().split()[:2])
+
+
+def _stored_key(endpoint: Endpoint) -> str | None:
+    path = known_hosts_file()
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = [line.split(" ", 1)[1] for line in lines if line.split(" ", 1)[0] == _pattern(endpoint)]
+    return " ".join(found[0].split()[:2]) if found else None
 
 
 def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from console.state.link import LinkState
+from console.state.link import LinkState, Up
 from remote.protocol.frames import Event, Telemetry
 
 CAPACITY = 4096
@@ -18,10 +18,12 @@ class Inbox:
         self._changed = asyncio.Condition()
 
     async def put(self, event: LinkState | Event) -> None:
-        """Add an event; a reading that nobody has taken yet gives way to a newer one."""
+        """Add an event; a reading or a latency that nobody has taken yet gives way to a newer one."""
         async with self._changed:
             if isinstance(event, Telemetry):
                 self._events = deque(waiting for waiting in self._events if not isinstance(waiting, Telemetry))
+            elif isinstance(event, Up) and self._events and isinstance(self._events[-1], Up):
+                self._events.pop()
             self._events.append(event)
             self._changed.notify_all()
 
@@ -37,3 +39,7 @@ class Inbox:
         """Return when the consumer has caught up."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._events) < CAPACITY)
+
+    def is_full(self) -> bool:
+        """Whether the link is not read because the consumer is behind."""
+        return len(self._events) >= CAPACITY

@@ -34,7 +34,8 @@ class Target(NamedTuple):
 
 async def resolve(host: HostConfig) -> Target:
     """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone."""
-    settings = await _openssh_settings(host.address)
+    # A port and a key of its own (the embedded host) leave nothing for OpenSSH's configuration to say.
+    settings = {} if host.port and host.user and host.identity_file else await _openssh_settings(host.address)
     identities = [host.identity_file] if host.identity_file else settings.get("identityfile", [])
     jump = settings.get("proxyjump", ["none"])[0]
     return Target(
@@ -88,7 +89,8 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
                 target.endpoint.address,
                 target.endpoint.port,
                 username=target.user,
-                client_keys=target.identity_files or None,
+                client_keys=target.identity_files,
+                ignore_encrypted=True,
                 agent_path=os.environ.get("SSH_AUTH_SOCK") if target.agent else None,
                 tunnel=target.jump,
                 known_hosts=host_keys.known_hosts(),
@@ -99,14 +101,20 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
                 keepalive_count_max=KEEPALIVE_COUNT,
                 encoding=None,
             )
-    except (OSError, asyncssh.Error, TimeoutError) as error:
+    except (OSError, asyncssh.Error, asyncssh.KeyImportError, TimeoutError) as error:
         raise explain(error, host, target) from error
 
 
-def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFailed:
+def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFailed:  # noqa: PLR0911 - one case a failure
     """The failure of a connection in words, with what to do next and whether trying again can help."""
     where = f"{host.name} ({target.user}@{target.endpoint.address}:{target.endpoint.port})"
     match error:
+        case asyncssh.HostKeyNotVerifiable() if target.jump is not None:
+            return ConnectionFailed(
+                f"the host key of {where} or of its jump host {target.jump} is unknown or changed: {error.reason}",
+                hint="connect once with `ssh`, compare the fingerprints there, then try again",
+                retryable=False,
+            )
         case asyncssh.HostKeyNotVerifiable():
             return ConnectionFailed(
                 f"the host key of {where} is not the one that was accepted before: {error.reason}",
@@ -118,6 +126,12 @@ def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFai
             return ConnectionFailed(
                 f"{where} refused the login; tried {tried}{' and the SSH agent' if target.agent else ''}",
                 hint="set user and identity_file of the host in roost.toml, or add the key to the agent",
+                retryable=False,
+            )
+        case asyncssh.KeyImportError():
+            return ConnectionFailed(
+                f"a key file for {where} cannot be read: {error}",
+                hint="look at identity_file in roost.toml and IdentityFile in ~/.ssh/config",
                 retryable=False,
             )
         case socket.gaierror():

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.logs import LogBuffer
 from console.state.series import Series
-from remote.protocol.frames import Event, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
-from remote.protocol.jobs import Job, is_over
+from remote.protocol.frames import Event, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
+from remote.protocol.jobs import Job
 from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
@@ -65,6 +65,7 @@ class HostState:
         self.jobs_known = False
         self.sample: TelemetrySample | None = None
         self.sample_at: float | None = None
+        self._host_clock: tuple[float, float] | None = None
         self.gpu_history: dict[int, Series] = {}
         self.cpu_history: dict[int, Series] = {}
         self.decode_history = Series()
@@ -85,6 +86,8 @@ class HostState:
                 self.link = event
             case Telemetry(sample=sample):
                 self._apply_sample(sample, now)
+            case Heartbeat(at=at):
+                self._host_clock = (at, now)
             case JobChanged(job=job):
                 self.jobs[job.job_id] = job
             case ProgressMade(job_id=job_id, record=record):
@@ -95,6 +98,13 @@ class HostState:
                 self.logs[job_id].truncated(start)
             case _:
                 pass
+
+    def host_now(self, now: float) -> float | None:
+        """The host's own clock, seconds since the epoch: its times are only compared with each other; None before it spoke."""
+        if self._host_clock is None:
+            return None
+        at, heard_at = self._host_clock
+        return at + (now - heard_at)
 
     def set_jobs(self, jobs: list[Job]) -> None:
         """Take in the host's whole list of jobs."""
@@ -110,8 +120,14 @@ class HostState:
         return self.logs[job_id]
 
     def ordered_jobs(self) -> list[Job]:
-        """Live jobs first, then the finished ones; within both the newest first."""
-        return sorted(self.jobs.values(), key=lambda job: (is_over(job.state), -job.created_at, job.job_id))
+        """Runs and lone jobs, newest first; what a run started stands under it, newest first."""
+        starts = {job.job_id: job.created_at for job in self.jobs.values()}
+
+        def place(job: Job) -> tuple[float, str, bool, float, str]:
+            head = job.run_id if job.run_id in starts else job.job_id
+            return (-starts[head], head, job.job_id != head, -job.created_at, job.job_id)
+
+        return sorted(self.jobs.values(), key=place)
 
     def newest_run(self) -> Job | None:
         """The run that the stage strip shows."""
@@ -143,6 +159,7 @@ class HostState:
 
     def _apply_sample(self, sample: TelemetrySample, now: float) -> None:
         self.sample, self.sample_at = sample, now
+        self._host_clock = (sample.sampled_at, now)
         for gpu in sample.gpus:
             self.gpu_history.setdefault(gpu.gpu_index, Series()).append(gpu.gpu_utilization)
         for index, load in enumerate(sample.host.cpu_utilization):

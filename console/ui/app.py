@@ -75,7 +75,7 @@ class RoostApp(App[int]):
         self.listen()
         self.set_interval(_DRAIN_S, self._drain)
         self.set_interval(_REFRESH_S, self._render_state)
-        self._render_state()
+        self.call_after_refresh(self._render_state)
 
     @property
     def palette(self) -> Palette:
@@ -154,6 +154,8 @@ class RoostApp(App[int]):
         return time.time()
 
     def _render_state(self) -> None:
+        if not self._overview.is_mounted:
+            return
         self._overview.show(self._state, self.shown_job(), time.monotonic(), self._host_now(), self.palette)
         self._render_logs()
 

@@ -4,16 +4,15 @@ from rich.text import Text
 
 from console.state.units import format_percent
 from console.ui.keymap import ACTIONS
+from console.ui.words import VERDICT_GLYPHS
 from remote.protocol.reports import VerdictReport
-
-_GLYPHS = {"promote": "✓", "reject": "✗", "inconclusive": "?"}
 
 
 def verdict_text(verdict: VerdictReport) -> Text:
     """Decision, both rates, acceptance, outputs, reasons and advice."""
     low, high = verdict.speedup_interval
     text = Text()
-    text.append(f"{_GLYPHS[verdict.decision]} {verdict.decision}\n\n", style="bold")
+    text.append(f"{VERDICT_GLYPHS[verdict.decision]} {verdict.decision}\n\n", style="bold")
     rows = (
         ("without the drafter", f"{verdict.baseline_tokens_per_s:.2f} tok/s"),
         ("with the drafter", f"{verdict.drafter_tokens_per_s:.2f} tok/s"),

@@ -40,6 +40,9 @@ from remote.protocol.progress import (
     StepLogged,
 )
 
+VERDICT_GLYPHS = {"promote": "✓", "reject": "✗", "inconclusive": "?"}
+VERDICT_COLORS = {"promote": "success", "reject": "error", "inconclusive": "warning"}
+
 
 class Mark(NamedTuple):
     """`color` is the name of a theme colour."""

@@ -1,5 +1,6 @@
 """What a run tells about its stages."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,15 +78,18 @@ class Reporter:
 
     def note(self, text: str) -> None:
         """A sentence worth showing."""
+        _log(text)
         self._tell(Note(level="info", text=text))
 
     def warn(self, text: str) -> None:
         """A sentence that a person should act on."""
+        _log(f"warning: {text}")
         self._tell(Note(level="warning", text=text))
 
     @contextmanager
     def at_work(self, stage: StageName) -> Iterator[RunningStage]:
         """The stage works while this is open; an error that leaves it makes it failed."""
+        _log(f"{stage} begins")
         running = RunningStage(stage, self._tell)
         since = running.state.since
         try:
@@ -97,4 +101,23 @@ class Reporter:
         self._change(stage, StageDone(started_at=since, ended_at=time.time(), detail=running.state.detail))
 
     def _change(self, stage: StageName, state: StageState) -> None:
+        _log(f"{stage} {_ending(state)}")
         self._tell(StageChanged(stage=stage, state=state))
+
+
+def _ending(state: StageState) -> str:
+    match state:
+        case StageDone(started_at=start, ended_at=end, detail=detail):
+            return f"is done after {end - start:.0f} s" + (f": {detail}" if detail else "")
+        case StageSkipped(detail=detail):
+            return f"is skipped: {detail}"
+        case StageFailed(reason=reason):
+            return f"failed: {reason}"
+        case _:
+            return "goes on"
+
+
+def _log(sentence: str) -> None:
+    """The run's own log: what a person reads afterwards."""
+    sys.stdout.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {sentence}\n")
+    sys.stdout.flush()

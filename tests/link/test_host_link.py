@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from console.config.hosts import HostConfig
@@ -13,7 +14,7 @@ from console.link import host_keys
 from console.link.client import HostLink
 from console.link.deploy import release
 from console.link.host_keys import Endpoint
-from console.state.link import Lost, Up
+from console.state.link import Closed, Lost, Up
 from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import LogData, Telemetry
 from remote.protocol.ids import new_job_id, new_op_id
@@ -87,6 +88,45 @@ async def test_openssh_unknown_key_is_asked_for_and_trusted_once(openssh, tmp_pa
     await host_keys.trust(host, endpoint, fingerprint)
     async with HostLink(host, actor="test") as link:
         assert isinstance(await link.call(ListJobs()), JobList)
+
+
+async def test_a_host_by_name_is_asked_for_like_one_by_number(openssh, tmp_path: Path) -> None:
+    host = msgspec.structs.replace(openssh.config(tmp_path / "root"), address="localhost")
+    with pytest.raises(ConfirmationNeeded):
+        async with HostLink(host, actor="test"):
+            pass
+    await host_keys.trust(host, Endpoint("localhost", openssh.port), openssh.host_key.get_fingerprint())
+    async with HostLink(host, actor="test") as link:
+        assert isinstance(await link.call(ListJobs()), JobList)
+
+
+async def test_a_trusted_key_is_not_replaced_by_trusting_again(openssh, tmp_path: Path) -> None:
+    openssh.remember()
+    openssh.change_host_key()
+    openssh.start()
+    with pytest.raises(ConnectionFailed, match="trusted with another key"):
+        await host_keys.trust(
+            openssh.config(tmp_path / "root"), Endpoint("127.0.0.1", openssh.port), openssh.host_key.get_fingerprint()
+        )
+
+
+async def test_leaving_closes_the_connection_and_ends_the_events(embedded: HostConfig) -> None:
+    async with HostLink(embedded, actor="test") as link:
+        events = link.events()
+        assert isinstance(await anext(events), Up)
+    async with asyncio.timeout(10):
+        rest = [event async for event in events]
+    assert isinstance(rest[-1], Closed)
+    processes = [p for p in psutil.process_iter() if embedded.root in " ".join(_command(p))]
+    _, alive = psutil.wait_procs([p for p in processes if "remote" in _command(p)], timeout=10)
+    assert alive == []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 async def test_openssh_changed_key_is_a_hard_stop(openssh, tmp_path: Path) -> None:

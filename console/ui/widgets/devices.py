@@ -18,6 +18,7 @@ _BAR_WIDTH = 8
 _MOST_CORES = 8
 _GIB = 1 << 30
 _HISTORY_MINIMUM = 8
+_DETAIL_FROM = 110
 
 Row = list[tuple[str, str]]
 """Pieces of a line: text and colour."""
@@ -63,8 +64,8 @@ def _rows(state: HostState, palette: Palette, width: int) -> list[Row]:
     if sample.gpus:
         head = [("GPU  use            memory       temp   power      state", palette.quiet)]
         return [head, *(_gpu_row(gpu, state.gpu_history.get(gpu.gpu_index), palette, width) for gpu in sample.gpus)]
-    detail = sanitize(sample.gpu_detail).strip()
-    rows: list[Row] = [[("CPU  use            ", palette.quiet), (f"no GPU on this host ({detail})", palette.quiet)]]
+    detail = f": {sanitize(sample.gpu_detail).strip()}" if width >= _DETAIL_FROM else ""
+    rows: list[Row] = [[("CPU  use            ", palette.quiet), (f"no GPU on this host{detail}", palette.quiet)]]
     loads = sample.host.cpu_utilization[:_MOST_CORES]
     rows += [_cpu_row(index, load, state.cpu_history.get(index), palette, width) for index, load in enumerate(loads)]
     hidden = len(sample.host.cpu_utilization) - len(loads)

@@ -7,20 +7,12 @@ from console.state.host import HostState
 from console.state.sanitize import sanitize
 from console.state.units import format_duration, format_percent
 from console.ui.widgets.palette import Palette
-from console.ui.words import stage_mark
+from console.ui.words import VERDICT_COLORS, VERDICT_GLYPHS, stage_mark
+from remote.protocol.jobs import Job
 from remote.protocol.progress import StageFailed, StageName, StageRunning, StageState
 
 _BAR_WIDTH = 16
-_SHORT = {
-    "preflight": "check",
-    "server": "serve",
-    "extraction": "extract",
-    "vocabulary": "vocab",
-    "training": "train",
-    "serving": "draft",
-    "evaluation": "eval",
-    "verdict": "verdict",
-}
+_SHORT = {"extraction": "extract", "vocabulary": "vocab", "training": "train", "evaluation": "eval"}
 _WIDE = 110
 
 
@@ -34,15 +26,31 @@ class StageStrip(Static):
             self.update(Text("no run yet: press r to run the embedded preset", style=palette.quiet))
             return
         stages = state.stages_of(run.job_id)
+        wide = self.size.width >= _WIDE
         text = Text(no_wrap=True, overflow="ellipsis")
         for position, (stage, stage_state) in enumerate(stages):
             mark = stage_mark(stage_state)
-            name = stage if self.size.width >= _WIDE else _SHORT[stage]
-            text.append("" if position == 0 else " › ", style=palette.quiet)
+            name = stage if wide else _SHORT.get(stage, stage)
+            text.append("" if position == 0 else " › " if wide else " ", style=palette.quiet)
             text.append(f"{mark.glyph} {name}", style=palette[mark.color])
         text.append("\n")
-        text.append_text(_detail(stages, host_now, palette))
+        text.append_text(_verdict(run, palette) or _detail(stages, host_now, palette))
         self.update(text)
+
+
+def _verdict(run: Job, palette: Palette) -> Text | None:
+    """The verdict of a run that reached one, in a line."""
+    summary = run.result.summary if run.result is not None else {}
+    decision, speedup, length = (summary.get(key) for key in ("decision", "speedup", "acceptance_length"))
+    rates = [summary.get(key) for key in ("baseline_tokens_per_s", "drafter_tokens_per_s")]
+    if not isinstance(decision, str) or not all(isinstance(value, float) for value in (speedup, length, *rates)):
+        return None
+    text = Text(f"{VERDICT_GLYPHS.get(decision, '?')} {decision} ", style=f"bold {palette[VERDICT_COLORS[decision]]}")
+    text.append(
+        f" {rates[0]:.1f} tok/s without the drafter, {rates[1]:.1f} with it: {speedup:.2f}x", style=palette.foreground
+    )
+    text.append(f"  acceptance length {length:.2f}  (v: why)", style=palette.quiet)
+    return text
 
 
 def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette: Palette) -> Text:

@@ -1,0 +1,1 @@
+"""Themes: one TOML file of colour data each."""
