@@ -120,9 +120,16 @@ def test_other_architectures_and_backends_capture_the_same_layers(
 
 
 @pytest.mark.slow
-def test_a_drafter_for_latent_attention_changes_no_text(serve: Serve, tiny_models: Path) -> None:
-    target, questions = str(tiny_models / "tiny-dsv3"), prompts(4, [9, 60])
-    drafter = DrafterServing(model=str(tiny_models / "copy-dsv3"), speculation=SpeculationConfig())
+@pytest.mark.parametrize(
+    ("name", "speculation"),
+    [("dsv3", SpeculationConfig()), ("llama", SpeculationConfig(num_steps=3, top_k=2, draft_tokens=6))],
+    ids=["latent attention", "a draft tree"],
+)
+def test_other_drafters_change_no_text(
+    serve: Serve, tiny_models: Path, name: str, speculation: SpeculationConfig
+) -> None:
+    target, questions = str(tiny_models / f"tiny-{name}"), prompts(4, [9, 60])
+    drafter = DrafterServing(model=str(tiny_models / f"copy-{name}"), speculation=speculation)
     texts = []
     for spec in (
         ServerSpec(model=target, engine=engine("intel_amx")),

@@ -93,7 +93,7 @@ def extend_attention_cpu(
     """Several new tokens a request: they see the request's cached rows and each other; written into `o_extend`.
 
     q_extend [N, H, D]; k_extend, v_extend [N, …] or None when the new rows are in the cache already. `tree_mask` (flat bool,
-    [new, length] a request) replaces the causal mask for a draft tree.
+    [new, new] a request: SGLang builds it `QLEN_ONLY` on a CPU) says what the new rows of a draft tree see of each other.
     """
     _refuse(k_buffer, is_cross_attn=is_cross_attn, sinks=sinks)
     masked = 0
@@ -110,8 +110,9 @@ def extend_attention_cpu(
         key = _joined(k_buffer, slots, None if k_extend is None else k_extend[rows])
         value = _joined(v_buffer, slots, None if v_extend is None else v_extend[rows])
         if tree_mask is not None:
-            visible = tree_mask.view(-1)[masked : masked + new * length].view(new, length).bool()
-            masked += new * length
+            among_new = tree_mask.view(-1)[masked : masked + new * new].view(new, new).bool()
+            visible = torch.cat([torch.ones(new, length - new, dtype=torch.bool), among_new], 1)
+            masked += new * new
         else:
             visible = _visible(new, length, sliding_window, is_causal=is_causal)
         o_extend[rows] = attend(q_extend[rows], key, value, sm_scale, logit_cap, visible).to(o_extend.dtype)
