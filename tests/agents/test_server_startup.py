@@ -24,6 +24,17 @@ SCHEDULER_CRASH = """[2026-12-01 10:00:00] Load weight begin. avail mem=20.00 GB
         ("torch.OutOfMemoryError: CUDA out of memory.", "ran out of memory", "memory_fraction"),
         ("Prefill out of memory. Try to lower your batch size.", "too small", "max_running_requests"),
         ("[Errno 98] error while attempting to bind on address: address already in use", "port", "again"),
+        (
+            "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+            "checkpoint's file",
+            "cut short",
+        ),
+        (
+            "AssertionError: Attempted to load weight (torch.Size([128])) into parameter (torch.Size([96]))",
+            "does not fit",
+            "config.json",
+        ),
+        ("RuntimeError: NCCL error: unhandled cuda error", "NCCL", "NCCL_P2P_DISABLE=1"),
         ("launch_server.py: error: unrecognized arguments: --no-such-flag", "option", "engine.flags"),
         ("ModuleNotFoundError: No module named 'sglang'", "package is missing", "install"),
     ],

@@ -42,6 +42,21 @@ CAUSES = (
         "the key-value cache is too small for the batch",
         "lower engine.max_running_requests",
     ),
+    Cause(
+        b"SafetensorError",
+        "it could not read a checkpoint's file",
+        "check the *.safetensors of the model and of the drafter: one of them is cut short or damaged",
+    ),
+    Cause(
+        b"Attempted to load weight",
+        "a checkpoint does not fit its config.json",
+        "check that the weights and the config.json of the model and of the drafter belong together",
+    ),
+    Cause(
+        b"NCCL error",
+        "the devices could not talk to each other (NCCL)",
+        "try NCCL_P2P_DISABLE=1 in engine.environment, and look at IOMMU and ACS on the host",
+    ),
     Cause(b"unrecognized arguments", "it does not know an option", "correct engine.flags in the run file"),
     Cause(
         b"No module named", "a Python package is missing in its environment", "install the engine's environment again"
