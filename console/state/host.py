@@ -68,7 +68,9 @@ class HostState:
         self._host_clock: tuple[float, float] | None = None
         self.gpu_history: dict[int, Series] = {}
         self.cpu_history: dict[int, Series] = {}
+        self.prefill_history = Series()
         self.decode_history = Series()
+        self.acceptance_history = Series()
         self.stages: dict[str, dict[StageName, StageState]] = {}
         self.progress_seq: dict[str, int] = {}
         self.curves: dict[str, Curves] = {}
@@ -164,8 +166,10 @@ class HostState:
             self.gpu_history.setdefault(gpu.gpu_index, Series()).append(gpu.gpu_utilization)
         for index, load in enumerate(sample.host.cpu_utilization):
             self.cpu_history.setdefault(index, Series()).append(load)
-        rates = [engine.decode_tokens_per_s for engine in sample.engines if engine.decode_tokens_per_s is not None]
-        self.decode_history.append(sum(rates) if rates else None)
+        self.prefill_history.append(_total([engine.prefill_tokens_per_s for engine in sample.engines]))
+        self.decode_history.append(_total([engine.decode_tokens_per_s for engine in sample.engines]))
+        lengths = [engine.acceptance_length for engine in sample.engines if engine.acceptance_length is not None]
+        self.acceptance_history.append(lengths[0] if lengths else None)
 
     def _apply_progress(self, job_id: str, record: ProgressRecord) -> None:
         if record.seq <= self.progress_seq.get(job_id, 0):
@@ -184,3 +188,8 @@ class HostState:
                 self.notes.append(JobNote(record.at, job_id, note))
             case _:
                 pass
+
+
+def _total(rates: list[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None

@@ -50,7 +50,22 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def plot(values: list[float | None], height: int, *, low: float | None = None, high: float | None = None) -> list[str]:
+    """`height` lines of block columns, top line first, a column a value, between `low` and `high` (default: the extremes)."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return [" " * len(values)] * height
+    bottom = min(known) if low is None else low
+    span = ((max(known) if high is None else high) - bottom) or 1.0
+    eighths = [
+        0 if value is None else 1 + int(min(1.0, max(0.0, (value - bottom) / span)) * (height * 8 - 1) + 0.5)
+        for value in values
+    ]
+    return ["".join(_FILLED[min(8, max(0, count - 8 * row))] for count in eighths) for row in reversed(range(height))]
+
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_FILLED = " " + _BLOCKS
 
 
 def sparkline(values: list[float | None], *, low: float | None = None, high: float | None = None) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -55,8 +54,6 @@ class RoostApp(App[int]):
         self._selected: str | None = None
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
         self._overview = Overview()
-        self._host_clock_offset = 0.0
-        self._errors: deque[ErrorInfo] = deque(maxlen=1)
         for theme in load_themes():
             self.register_theme(theme)
         self.theme = DEFAULT
@@ -104,10 +101,11 @@ class RoostApp(App[int]):
         took = logs = False
         while not self._incoming.empty():
             event = self._incoming.get_nowait()
+            was_up = isinstance(self._state.link, Up)
             self._state.apply(event, time.monotonic())
             took = True
             logs |= isinstance(event, LogData)
-            if isinstance(event, Up):
+            if isinstance(event, Up) and not was_up:
                 self.refresh_jobs()
         if took:
             self._sync_watch()
@@ -150,13 +148,14 @@ class RoostApp(App[int]):
         live = [job for job in jobs if not is_over(job.state) and job.agent != "run"]
         return (live or jobs or [None])[0]
 
-    def _host_now(self) -> float:
-        return time.time()
-
     def _render_state(self) -> None:
         if not self._overview.is_mounted:
             return
-        self._overview.show(self._state, self.shown_job(), time.monotonic(), self._host_now(), self.palette)
+        now = time.monotonic()
+        host_now = self._state.host_now(now)
+        self._overview.show(
+            self._state, self.shown_job(), now, time.time() if host_now is None else host_now, self.palette
+        )
         self._render_logs()
 
     def _render_logs(self) -> None:

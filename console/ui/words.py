@@ -1,5 +1,6 @@
 """States as a glyph, a word and a theme colour: never by colour alone."""
 
+import re
 from typing import NamedTuple
 
 from console.state.units import format_duration
@@ -42,6 +43,14 @@ from remote.protocol.progress import (
 
 VERDICT_GLYPHS = {"promote": "✓", "reject": "✗", "inconclusive": "?"}
 VERDICT_COLORS = {"promote": "success", "reject": "error", "inconclusive": "warning"}
+
+
+_BIRTH = re.compile(r"-\d{6}-\d{6}-[0-9a-f]{4}\Z")
+
+
+def run_name(run: Job) -> str:
+    """The name that a run file gave, without what makes the job's id unique."""
+    return _BIRTH.sub("", run.job_id).removeprefix("run-")
 
 
 class Mark(NamedTuple):

@@ -1,7 +1,6 @@
 """The overview: everything that matters on one screen; under pressure history, charts and log give way, in that order."""
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -19,13 +18,17 @@ from console.ui.widgets.top_bar import TopBar
 from remote.protocol.jobs import Job
 
 _STALE_S = 5.0
+_TALL_FROM = 30
+"""Rows from which charts and all disks have room."""
+_HIGH_FROM = 42
+"""Rows from which charts are plots."""
 
 
 class Overview(Screen[None]):
     """Renders a `HostState`."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_FROM, "-tall"), (_HIGH_FROM, "-high")]
 
     def compose(self) -> ComposeResult:
         """Top to bottom."""
@@ -34,11 +37,10 @@ class Overview(Screen[None]):
         yield Devices(id="devices")
         yield HostLines(id="host-lines")
         yield Charts(id="charts")
-        with Vertical(id="work"):
-            yield JobsTable(id="jobs")
-            yield LogPane(id="log")
+        yield JobsTable(id="jobs")
+        yield LogPane(id="log")
         yield Static(id="alerts", markup=False)
-        yield Footer()
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """The jobs have the keyboard."""
@@ -48,12 +50,13 @@ class Overview(Screen[None]):
         """Render the state as it is at `now`."""
         found = alerts(state, now)
         stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
-        self.query_one(TopBar).show(state, now, len(found), palette)
+        rows = self.size.height
+        self.query_one(TopBar).show(state, now, host_now, len(found), palette)
         self.query_one(StageStrip).show(state, host_now, palette)
         self.query_one(Devices).show(state, palette, stale=stale)
-        self.query_one(HostLines).show(state, palette, stale=stale)
-        self.query_one(Charts).show(state, palette)
-        self.query_one(JobsTable).show(state, host_now, palette)
+        self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)
+        self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)
+        self.query_one(JobsTable).show(state, shown_job, host_now, palette)
         self._show_alerts(found)
         self.show_log(state, shown_job)
 

@@ -1,55 +1,91 @@
-"""One line of curves: loss, accuracy of the first draft token, decode rate, and what the arms of the evaluation reach."""
+"""Curves with their last value: training's loss and accuracy, the engine's rates, acceptance; a line, or plots where there is room."""
+
+from typing import NamedTuple
 
 from rich.text import Text
 from textual.widgets import Static
 
-from console.state.host import Curves, HostState
-from console.state.series import shrink, sparkline
+from console.state.host import HostState
+from console.state.series import Series, plot, shrink, sparkline
+from console.state.units import format_rate
 from console.ui.widgets.palette import Palette
 
-_NARROW = 16
-_WIDE = 32
-_WIDE_FROM = 130
+_PLOT_HEIGHT = 4
+_LINE_GAP = 3
+_RECENT = 300
+
+
+class Curve(NamedTuple):
+    """One curve; `low` None scales to its own extremes."""
+
+    label: str
+    last: str
+    values: list[float | None]
+    low: float | None
+    color: str
 
 
 class Charts(Static):
-    """Sparklines with their last value."""
+    """Renders what there is; says so while there is nothing."""
 
-    def show(self, state: HostState, palette: Palette) -> None:
-        """Render the newest run's curves."""
-        width = _WIDE if self.size.width >= _WIDE_FROM else _NARROW
-        text = Text(no_wrap=True, overflow="ellipsis")
-        curves = state.training_curves()
-        if curves is not None and curves.last is not None:
-            text.append_text(_training(curves, width, palette))
-        if state.decode_history.last is not None:
-            text.append("  decode ", style=palette.quiet)
-            text.append(sparkline(shrink(state.decode_history.tail(120), width), low=0.0), style=palette.accent)
-            text.append(f" {state.decode_history.last:.1f} tok/s", style=palette.foreground)
-        for arm in _arms(state):
-            text.append(f"  {arm}", style=palette.foreground)
-        if not text.plain:
-            text.append("loss, accuracy and rates appear here while a run trains and serves", style=palette.quiet)
-        self.update(text)
+    def show(self, state: HostState, palette: Palette, *, high: bool) -> None:
+        """Render the newest run's curves and the engine's, as plots when the screen is `high`."""
+        curves = curves_of(state)
+        width = self.content_size.width or 78
+        if not curves:
+            hint = "curves of loss, accuracy, acceptance and tok/s appear here while a run works"
+            self.update(Text(hint, style=palette.quiet))
+        elif high:
+            self.update(_plots(curves[:4], width, palette))
+        else:
+            self.update(_line(curves, width, palette))
 
 
-def _training(curves: Curves, width: int, palette: Palette) -> Text:
-    text = Text("loss ", style=palette.quiet)
-    text.append(sparkline(curves.loss.shrink(width)), style=palette.accent)
-    text.append(f" {curves.loss.last:.2f}", style=palette.foreground)
-    if curves.accuracy.last is not None:
-        text.append("  first draft token ", style=palette.quiet)
-        text.append(sparkline(curves.accuracy.shrink(width), low=0.0), style=palette.success)
-        text.append(f" {curves.accuracy.last:.0%}", style=palette.foreground)
+def curves_of(state: HostState) -> list[Curve]:
+    """What there is to draw now."""
+    found: list[Curve] = []
+    training = state.training_curves()
+    if training is not None and training.last is not None:
+        found.append(_curve("loss", f"{training.loss.last:.2f}", training.loss, None, "accent"))
+        if training.accuracy.last is not None:
+            last = f"{training.accuracy.last:.0%}"
+            found.append(_curve("accuracy of 1st draft token", last, training.accuracy, 0.0, "success"))
+    rates = (("prefill", state.prefill_history, "primary"), ("decode", state.decode_history, "primary"))
+    for label, history, color in rates:
+        if history.last:
+            found.append(_curve(label, format_rate(history.last, "tok"), history, 0.0, color))
+    if state.acceptance_history.last is not None:
+        last = f"{state.acceptance_history.last:.2f}"
+        found.append(_curve("acceptance length", last, state.acceptance_history, 1.0, "success"))
+    return found
+
+
+def _curve(label: str, last: str, series: Series, low: float | None, color: str) -> Curve:
+    return Curve(label, last, series.tail(_RECENT if label in ("prefill", "decode") else len(series)), low, color)
+
+
+def _line(curves: list[Curve], width: int, palette: Palette) -> Text:
+    words = sum(len(curve.label) + len(curve.last) + 2 for curve in curves)
+    room = (width - words - _LINE_GAP * (len(curves) - 1)) // len(curves)
+    text = Text()
+    for position, curve in enumerate(curves):
+        text.append(" " * _LINE_GAP if position else "")
+        text.append(f"{curve.label} ", style=palette.quiet)
+        drawn = sparkline(shrink(curve.values, max(4, min(40, room))), low=curve.low)
+        text.append(f"{drawn} ", style=palette[curve.color])
+        text.append(curve.last, style=palette.foreground)
     return text
 
 
-def _arms(state: HostState) -> list[str]:
-    found: list[str] = []
-    for arm in state.arms.values():
-        if arm.decode_tokens_per_s is None:
-            continue
-        length = "" if arm.acceptance_length is None else f", acceptance {arm.acceptance_length:.2f}"
-        words = "with drafter" if arm.arm == "drafter" else "without"
-        found.append(f"{words} {arm.decode_tokens_per_s:.1f} tok/s{length}")
-    return found[-2:]
+def _plots(curves: list[Curve], width: int, palette: Palette) -> Text:
+    each = (width - _LINE_GAP * (len(curves) - 1)) // len(curves)
+    heading = Text()
+    rows = [Text() for _ in range(_PLOT_HEIGHT)]
+    for position, curve in enumerate(curves):
+        gap = " " * _LINE_GAP if position else ""
+        heading.append(f"{gap}{curve.label} ", style=palette.quiet)
+        heading.append(f"{curve.last:<{each - len(curve.label) - 1}}", style=palette.foreground)
+        drawn = plot(shrink(curve.values, each), _PLOT_HEIGHT, low=curve.low)
+        for row, line in zip(rows, drawn, strict=True):
+            row.append(f"{gap}{line:<{each}}", style=palette[curve.color])
+    return Text("\n").join([heading, *rows])

@@ -1,5 +1,7 @@
-"""The devices: one row a GPU, or a CPU core on a host without one, drawn by a single widget because eight rows of eight
-widgets cost ten times as much (measured: docs of Textual's Sparkline and DataTable redraw every cell)."""
+"""The devices: one row a GPU, or a processor core on a host without one.
+
+One widget draws all rows: eight rows of table cells or sparklines redraw many times as much (measured on Textual 8.2).
+"""
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,13 +14,14 @@ from console.state.sanitize import sanitize
 from console.state.series import Series, sparkline
 from console.state.units import UNKNOWN, format_percent
 from console.ui.widgets.palette import Palette
-from remote.protocol.telemetry import GpuSample
+from remote.protocol.telemetry import GpuSample, TelemetrySample
 
 _BAR_WIDTH = 8
 _MOST_CORES = 8
 _GIB = 1 << 30
-_HISTORY_MINIMUM = 8
-_DETAIL_FROM = 110
+_LEAST_HISTORY = 8
+_WIDE_FROM = 110
+"""From here on there is room for who owns a device and for its clock."""
 
 Row = list[tuple[str, str]]
 """Pieces of a line: text and colour."""
@@ -30,19 +33,17 @@ class Devices(Widget):
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._rows: list[Row] = []
-        self._base = Style()
 
     def show(self, state: HostState, palette: Palette, *, stale: bool) -> None:
         """Render the newest reading, in one quiet colour when it is stale."""
-        self._base = Style(color=palette.foreground)
-        width = self.size.width or 80
-        rows = _rows(state, palette, width)
+        rows = device_rows(state, palette, self.content_size.width or 78)
         if stale:
             rows = [[(text, palette.quiet) for text, _ in row] for row in rows]
-        if len(rows) != len(self._rows):
-            self.styles.height = max(1, len(rows))
+        if rows == self._rows:
+            return
+        resized = len(rows) != len(self._rows)
         self._rows = rows
-        self.refresh()
+        self.refresh(layout=resized)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's interface
         """One line a row."""
@@ -54,23 +55,48 @@ class Devices(Widget):
             return Strip.blank(self.size.width, self.rich_style)
         background = self.rich_style.bgcolor
         segments = [Segment(text, Style(color=color, bgcolor=background)) for text, color in self._rows[y]]
-        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style).simplify()
 
 
-def _rows(state: HostState, palette: Palette, width: int) -> list[Row]:
+def device_rows(state: HostState, palette: Palette, width: int) -> list[Row]:
+    """The heading and a row a device, at most `width` cells wide."""
     sample = state.sample
     if sample is None:
-        return [[("waiting for the first reading of the devices", palette.quiet)]]
-    if sample.gpus:
-        head = [("GPU  use            memory       temp   power      state", palette.quiet)]
-        return [head, *(_gpu_row(gpu, state.gpu_history.get(gpu.gpu_index), palette, width) for gpu in sample.gpus)]
-    detail = f": {sanitize(sample.gpu_detail).strip()}" if width >= _DETAIL_FROM else ""
-    rows: list[Row] = [[("CPU  use            ", palette.quiet), (f"no GPU on this host{detail}", palette.quiet)]]
+        return [[("devices: waiting for the first reading", palette.quiet)]]
+    if not sample.gpus:
+        return _cpu_rows(sample, state, palette, width)
+    owners = {gpu.gpu_index: _owner(gpu, state) for gpu in sample.gpus}
+    wide = width >= _WIDE_FROM
+    head = "GPU    use             memory      temp   power"
+    head += "    clock     owner       limited by" if wide else "   limited by"
+    histories = _history_width(sample, state, width - len(head) - 6)
+    if histories:
+        head = f"{head:<{width - histories}}use, last {histories} readings"[:width]
+    rows: list[Row] = [[(head, palette.quiet)]]
+    for gpu in sample.gpus:
+        row = _gpu_row(gpu, owners[gpu.gpu_index], palette, wide=wide)
+        rows.append(_with_history(row, state.gpu_history.get(gpu.gpu_index), width, histories, palette))
+    return rows
+
+
+def _history_width(sample: TelemetrySample, state: HostState, room: int) -> int:
+    longest = max((len(state.gpu_history[gpu.gpu_index]) for gpu in sample.gpus), default=0)
+    width = min(room, 80, max(longest, _LEAST_HISTORY))
+    return width if width >= _LEAST_HISTORY else 0
+
+
+def _cpu_rows(sample: TelemetrySample, state: HostState, palette: Palette, width: int) -> list[Row]:
     loads = sample.host.cpu_utilization[:_MOST_CORES]
-    rows += [_cpu_row(index, load, state.cpu_history.get(index), palette, width) for index, load in enumerate(loads)]
     hidden = len(sample.host.cpu_utilization) - len(loads)
-    if hidden > 0:
-        rows[0].append((f"; {hidden} more cores not shown", palette.quiet))
+    more = f"; {hidden} more cores are not shown" if hidden > 0 else ""
+    detail = sanitize(sample.gpu_detail).strip()
+    head = f"CPU    use             no GPU on this host: {detail}{more}"
+    rows: list[Row] = [[(head[: width - 1] + "…" if len(head) > width else head, palette.quiet)]]
+    for index, load in enumerate(loads):
+        row: Row = [(f"CPU {index:<3}", palette.foreground), *_bar(load, palette), ("   ", palette.quiet)]
+        room = min(80, width - _length(row))
+        history = _history(state.cpu_history.get(index), room, palette) if room >= _LEAST_HISTORY else []
+        rows.append(row + history)
     return rows
 
 
@@ -86,36 +112,44 @@ def _bar(fraction: float | None, palette: Palette) -> Row:
 
 
 def _history(series: Series | None, width: int, palette: Palette) -> Row:
-    if series is None or width < _HISTORY_MINIMUM:
+    if series is None:
         return []
-    values = series.tail(width)
-    row: Row = [(" " * (width - len(values)), palette.quiet)]
-    row += [(sparkline([value], low=0.0, high=1.0), palette.level(value or 0.0)) for value in values]
-    return row
+    return [(sparkline([value], low=0.0, high=1.0), palette.level(value or 0.0)) for value in series.tail(width)]
 
 
-def _cpu_row(index: int, load: float | None, series: Series | None, palette: Palette, width: int) -> Row:
-    row: Row = [(f"{index:>3}  ", palette.foreground), *_bar(load, palette), ("  ", palette.quiet)]
-    return row + _history(series, min(60, width - _length(row) - 1), palette)
+def _with_history(row: Row, series: Series | None, width: int, histories: int, palette: Palette) -> Row:
+    if not histories:
+        return row
+    history = _history(series, histories, palette)
+    gap = width - _length(row) - len(history)
+    return [*row, (" " * max(1, gap), palette.quiet), *history]
 
 
-def _gpu_row(gpu: GpuSample, series: Series | None, palette: Palette, width: int) -> Row:
+def _owner(gpu: GpuSample, state: HostState) -> str:
+    if gpu.owner_job_id is None:
+        return UNKNOWN
+    job = state.jobs.get(gpu.owner_job_id)
+    return job.agent if job is not None else gpu.owner_job_id
+
+
+def _gpu_row(gpu: GpuSample, owner: str, palette: Palette, *, wide: bool) -> Row:
+    label = (f"GPU {gpu.gpu_index:<3}", palette.foreground)
     if gpu.error is not None:
-        return [(f"{gpu.gpu_index:>3}  ", palette.foreground), (f"✗ {sanitize(gpu.error)}", palette.error)]
+        return [label, (f"✗ {sanitize(gpu.error)}"[:60], palette.error)]
     memory = UNKNOWN
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
         memory = f"{gpu.memory_used_bytes / _GIB:.0f}/{gpu.memory_total_bytes / _GIB:.0f} GiB"
     heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    flag = ",".join(gpu.throttle_reasons) or "ok"
-    flag_color = palette.warning if gpu.throttle_reasons else palette.success
-    row: Row = [
-        (f"{gpu.gpu_index:>3}  ", palette.foreground),
+    clock = UNKNOWN if gpu.sm_clock_hz is None else f"{gpu.sm_clock_hz / 1e6:.0f} MHz"
+    more = f"  {clock:>8}  {sanitize(owner):<10}" if wide else ""
+    limits = ", ".join(reason.replace("_", " ") for reason in gpu.throttle_reasons)
+    return [
+        label,
         *_bar(gpu.gpu_utilization, palette),
-        (f"  {memory:>11}  {heat:>6}  {power:>6}  ", palette.foreground),
-        (f"{flag:<12}"[:14], flag_color),
+        (f"  {memory:>10}  {heat:>6}  {power:>6}{more}  ", palette.foreground),
+        (f"! {limits}"[:20] if limits else "-", palette.warning if limits else palette.quiet),
     ]
-    return row + _history(series, min(90, width - _length(row) - 1), palette)
 
 
 def _length(row: Row) -> int:

@@ -20,14 +20,15 @@ class JobsTable(DataTable[Text]):
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, cursor_type="row", zebra_stripes=False, show_header=True)
         self._shown: dict[str, list[Text]] = {}
+        self._placed: str | None = None
 
     def on_mount(self) -> None:
         """Make the columns."""
         for label, width in _COLUMNS:
             self.add_column(label, key=label, width=width)
 
-    def show(self, state: HostState, host_now: float, palette: Palette) -> None:
-        """Render the jobs; rows are rebuilt only when their order changed."""
+    def show(self, state: HostState, shown_job: Job | None, host_now: float, palette: Palette) -> None:
+        """Render the jobs with the cursor on the one whose log is shown; rows are rebuilt only when their order changed."""
         jobs = state.ordered_jobs()[:_MOST_JOBS]
         cells = {job.job_id: _cells(job, host_now, palette) for job in jobs}
         if list(cells) != list(self._shown):
@@ -38,14 +39,20 @@ class JobsTable(DataTable[Text]):
                     if old != new:
                         self.update_cell(job_id, column, new)
         self._shown = cells
+        if shown_job is not None and shown_job.job_id in cells:
+            self._place_cursor(shown_job.job_id)
 
     def _rebuild(self, cells: dict[str, list[Text]]) -> None:
-        selected = self.selected_job()
-        self.clear()
-        for job_id, row in cells.items():
-            self.add_row(*row, key=job_id)
-        if selected in cells:
-            self.move_cursor(row=list(cells).index(selected))
+        with self.prevent(DataTable.RowHighlighted):
+            self.clear()
+            for job_id, row in cells.items():
+                self.add_row(*row, key=job_id)
+
+    def _place_cursor(self, job_id: str) -> None:
+        self._placed = job_id
+        row = self.get_row_index(job_id)
+        if self.cursor_row != row:
+            self.move_cursor(row=row)
 
     def selected_job(self) -> str | None:
         """The job under the cursor."""
@@ -56,7 +63,7 @@ class JobsTable(DataTable[Text]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Tell which job is meant."""
         event.stop()
-        if event.row_key.value is not None:
+        if event.row_key.value is not None and event.row_key.value != self._placed:
             self.post_message(JobSelected(event.row_key.value))
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:

@@ -56,6 +56,10 @@ class Palette:
         """What may be overlooked."""
         return self["quiet"]
 
+    def fullness(self, fraction: float) -> str:
+        """The colour of something that must not run full."""
+        return self["error" if fraction >= 0.95 else "warning" if fraction >= 0.85 else "primary"]
+
     def level(self, fraction: float) -> str:
         """One of four colours for a load from 0 to 1."""
         return self[_LEVELS[min(3, max(0, int(fraction * 4)))]]

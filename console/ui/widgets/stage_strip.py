@@ -27,7 +27,7 @@ class StageStrip(Static):
             return
         stages = state.stages_of(run.job_id)
         wide = self.size.width >= _WIDE
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text = Text()
         for position, (stage, stage_state) in enumerate(stages):
             mark = stage_mark(stage_state)
             name = stage if wide else _SHORT.get(stage, stage)
@@ -61,7 +61,7 @@ def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette
                 if fraction is not None:
                     filled = round(fraction * _BAR_WIDTH)
                     text.append("█" * filled, style=palette.accent)
-                    text.append("█" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
+                    text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
                     text.append(f" {format_percent(fraction)}", style=palette.foreground)
                 if eta is not None:
                     text.append(f"  {format_duration(eta)} left", style=palette.foreground)
