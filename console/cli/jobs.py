@@ -56,6 +56,7 @@ async def follow_until_over(session: operations.Session, job_id: str, *, timeout
 
 async def _follow(session: operations.Session, job_id: str) -> Job:
     latest: Job | None = None
+    lost = False
     narrated: tuple[object, float] = (None, 0.0)
     async with aclosing(operations.follow_job(session, job_id)) as events:
         async for event in events:
@@ -68,9 +69,12 @@ async def _follow(session: operations.Session, job_id: str) -> Job:
                         narrate(progress_line(event))
                         narrated = (topic, time.monotonic())
                 case Lost(reason=reason):
-                    narrate(f"link lost ({reason}); reconnecting, the job goes on")
-                case Up():
-                    narrate("link is up")
+                    if not lost:
+                        narrate(f"link lost ({reason}); reconnecting, the job goes on")
+                    lost = True
+                case Up() if lost:
+                    lost = False
+                    narrate("link is up again")
                 case _:
                     pass
     if latest is None or not is_over(latest.state):

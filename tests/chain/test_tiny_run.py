@@ -111,7 +111,7 @@ def test_a_trained_drafter_is_accepted(finished_run) -> None:
 def test_a_killed_ssh_server_is_told_and_survived(finished_run) -> None:
     narration = finished_run[2]
     assert "link lost" in narration
-    assert narration.index("link is up") > narration.index("link lost")
+    assert narration.index("link is up again") > narration.index("link lost")
     for stage in STAGES[1:]:
         assert f"{stage}: done" in narration, stage
 

@@ -107,7 +107,7 @@ class Extraction:
             await asyncio.gather(*senders, return_exceptions=True)
 
     async def _fetch(self, client: httpx.AsyncClient, index: int, item: _Item) -> Spooled:
-        request_id = f"roost-{self.job.job_id}-{index}-{len(item.tokens.input_ids)}"
+        request_id = f"roost-{self.job.job_id}-{index}"
         body = {
             "rid": request_id,
             "input_ids": item.tokens.input_ids,
