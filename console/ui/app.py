@@ -17,10 +17,11 @@ from console.errors import ConsoleError
 from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
 from console.state.sanitize import sanitize
+from console.ui.availability import is_possible
 from console.ui.commands import ActionCommands
-from console.ui.keymap import bindings
+from console.ui.keymap import ACTIONS, bindings
 from console.ui.messages import JobOpened, JobSelected
-from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog
+from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, stop_question
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
@@ -28,13 +29,16 @@ from console.ui.themes import DEFAULT, load_themes
 from console.ui.verdict_text import help_text, verdict_text
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
+from console.ui.words import job_mark, run_name
 from remote.protocol.errors import ErrorInfo
-from remote.protocol.frames import Event, LogData
+from remote.protocol.frames import Event, JobChanged, LogData
 from remote.protocol.jobs import Job, is_over
 
 _DRAIN_S = 0.1
 _REFRESH_S = 1.0
 _QUEUE = 2000
+_BACKGROUND = ("jobs", "watch")
+"""What nobody asked for by a key: a failure of it is told without taking the keyboard."""
 
 
 class RoostApp(App[int]):
@@ -54,6 +58,7 @@ class RoostApp(App[int]):
         self._selected: str | None = None
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
         self._overview = Overview()
+        self._keys: dict[str, bool | None] = {}
         for theme in load_themes():
             self.register_theme(theme)
         self.theme = DEFAULT
@@ -87,6 +92,11 @@ class RoostApp(App[int]):
             async for event in session.events():
                 await self._incoming.put(event)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
+        """None greys a key out while it would do nothing."""
+        following = all(pane.following for pane in self.screen.query(LogPane))
+        return True if is_possible(action, self._state, self.shown_job(), following=following) else None
+
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A first connection that failed, or an operation that was refused, is shown with its hint."""
         if event.state is WorkerState.ERROR:
@@ -95,13 +105,17 @@ class RoostApp(App[int]):
                 raise error if error is not None else RuntimeError(event.worker.name)
             if event.worker.group == "listen":
                 self._state.apply(Closed(error=error.info), time.monotonic())
-            self._show_error(error.info)
+            if event.worker.group in _BACKGROUND:
+                self.notify(sanitize(error.info.message), severity="warning", markup=False)
+            else:
+                self._show_error(error.info)
 
     def _drain(self) -> None:
         took = logs = False
         while not self._incoming.empty():
             event = self._incoming.get_nowait()
             was_up = isinstance(self._state.link, Up)
+            self._announce(event)
             self._state.apply(event, time.monotonic())
             took = True
             logs |= isinstance(event, LogData)
@@ -111,6 +125,15 @@ class RoostApp(App[int]):
             self._sync_watch()
         if logs:
             self._render_logs()
+
+    def _announce(self, event: LinkState | Event) -> None:
+        """Say when a run that was at work has ended."""
+        if not isinstance(event, JobChanged) or event.job.agent != "run" or not is_over(event.job.state):
+            return
+        before = self._state.jobs.get(event.job.job_id)
+        if before is not None and not is_over(before.state):
+            key = "v shows the verdict" if event.job.result is not None else "its log says why"
+            self.notify(f"Run {run_name(event.job)} is {job_mark(event.job.state).word}: {key}.", markup=False)
 
     @work(exclusive=True, group="jobs", exit_on_error=False)
     async def refresh_jobs(self) -> None:
@@ -157,6 +180,13 @@ class RoostApp(App[int]):
             self._state, self.shown_job(), now, time.time() if host_now is None else host_now, self.palette
         )
         self._render_logs()
+        self._refresh_keys()
+
+    def _refresh_keys(self) -> None:
+        keys = {action.action: self.check_action(action.action, ()) for action in ACTIONS}
+        if keys != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
 
     def _render_logs(self) -> None:
         if isinstance(self.screen, LogScreen):
@@ -236,7 +266,7 @@ class RoostApp(App[int]):
         if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
             job = await self._session.start_run(plan)
             self._selected = None
-            self.notify(f"Started {job.job_id}. It goes on without this screen.")
+            self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_stop(self) -> None:
@@ -246,15 +276,10 @@ class RoostApp(App[int]):
             self.notify("The selected job is not running." if job is not None else "There is no job yet.")
             return
         children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
-        body = Text(f"Stop {job.agent} {job.job_id}\non {self._state.name}?")
-        if children:
-            body.append("\n\nIts jobs stop with it: " + ", ".join(child.agent for child in children))
-        body.append(
-            "\n\nTERM first, KILL after a bounded wait. What is finished stays; running it again goes on from there."
-        )
+        body = stop_question(job, children, self._state.name)
         if await self.push_screen_wait(Confirm("Stop?", body, yes="Stop it")):
             await self._session.stop_job(job.job_id)
-            self.notify(f"Stopping {job.job_id}.")
+            self.notify(f"Stopping {job.job_id}.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_verdict(self) -> None:

@@ -8,6 +8,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from console.state.units import format_bytes
+from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan
 
 
@@ -123,6 +124,21 @@ class PlanDialog(ModalScreen[bool]):
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 - Textual passes it from the binding
         """The keys."""
         self.dismiss(answer and not self._plan.problems)
+
+
+def stop_question(job: Job, children: list[Job], host: str) -> Text:
+    """What stopping a job means: which one, where, and what goes with it."""
+    text = Text("Stop ")
+    text.append(f"{job.agent} {job.job_id}", style="bold")
+    text.append(" on ")
+    text.append(host, style="bold")
+    text.append("?")
+    if children:
+        text.append("\n\nIts jobs stop with it: " + ", ".join(child.agent for child in children) + ".")
+    text.append(
+        "\n\nIt is asked to end, and killed when it does not end in time. What is finished stays; the same run "
+    )
+    return text.append("started again goes on from there.")
 
 
 def plan_text(plan: RunPlan) -> Text:
