@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,50 +16,17 @@ STAGES = ["preflight", "server", "extraction", "vocabulary", "training", "servin
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
 
-class Roost:
-    """The `roost` command against an embedded host of its own."""
-
-    def __init__(self, directory: Path, engine_python: Path) -> None:
-        self.data = directory / "data/roost/embedded"
-        self.root = self.data / "root"
-        (self.root / "conversations").mkdir(parents=True)
-        (self.data / "engine").symlink_to(engine_python.parent.parent)
-        shutil.copytree(FIXTURES / "model", self.root / "models/tiny-target")
-        for path in (FIXTURES / "conversations").iterdir():
-            shutil.copy(path, self.root / "conversations")
-        self.environment = {
-            **os.environ,
-            "XDG_DATA_HOME": str(directory / "data"),
-            "XDG_CONFIG_HOME": str(directory / "config"),
-        }
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "console.cli", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
-
-    def __call__(self, *arguments: str) -> tuple[int, dict, str]:
-        process = self.start(*arguments, "--json")
-        out, err = process.communicate()
-        return process.returncode, json.loads(out), err
-
-    def server_pid(self) -> int:
-        return json.loads((self.data / "server/address.json").read_bytes())["pid"]
+@pytest.fixture(scope="module")
+def roost(new_roost):
+    made = new_roost()
+    shutil.copytree(FIXTURES / "model", made.root / "models/tiny-target")
+    for path in (FIXTURES / "conversations").iterdir():
+        shutil.copy(path, made.root / "conversations")
+    return made
 
 
 @pytest.fixture(scope="module")
-def roost(tmp_path_factory: pytest.TempPathFactory, engine_python: Path):
-    made = Roost(tmp_path_factory.mktemp("tiny"), engine_python)
-    yield made
-    made("embedded", "stop")
-
-
-@pytest.fixture(scope="module")
-def finished_run(roost: Roost) -> tuple[int, dict, str]:
+def finished_run(roost) -> tuple[int, dict, str]:
     """A run whose SSH server is killed while it trains: the command says so, reconnects and sees the run to its end."""
     process = roost.start("run", "tiny", "--wait", "--json")
     narration: list[str] = []
@@ -116,7 +81,7 @@ def test_a_killed_ssh_server_is_told_and_survived(finished_run) -> None:
         assert f"{stage}: done" in narration, stage
 
 
-def test_every_artifact_is_sealed_and_says_what_it_is(finished_run, roost: Roost) -> None:
+def test_every_artifact_is_sealed_and_says_what_it_is(finished_run, roost) -> None:
     outputs = {output["kind"]: Path(output["path"]) for output in finished_run[1]["run"]["job"]["result"]["outputs"]}
     assert {"store", "mapping", "drafter", "evaluation", "verdict"} <= set(outputs)
     store = json.loads((outputs["store"] / "manifest.json").read_bytes())
@@ -132,7 +97,7 @@ def test_every_artifact_is_sealed_and_says_what_it_is(finished_run, roost: Roost
     assert (code, document["mapping"]["valid"]) == (0, True)
 
 
-def test_nothing_of_the_run_is_left_running(finished_run, roost: Roost) -> None:
+def test_nothing_of_the_run_is_left_running(finished_run, roost) -> None:
     code, document, _ = roost("jobs")
     assert code == 0
     assert {job["state"]["type"] for job in document["jobs"]} == {"finished"}
@@ -151,7 +116,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-def test_the_log_of_the_training_is_complete(finished_run, roost: Roost) -> None:
+def test_the_log_of_the_training_is_complete(finished_run, roost) -> None:
     job_id = finished_run[1]["run"]["job"]["job_id"] + "-training"
     log = b""
     while True:
@@ -164,7 +129,7 @@ def test_the_log_of_the_training_is_complete(finished_run, roost: Roost) -> None
     assert log == (roost.root / "jobs" / job_id / "out.log").read_bytes()
 
 
-def test_running_it_again_does_nothing_twice(finished_run, roost: Roost) -> None:
+def test_running_it_again_does_nothing_twice(finished_run, roost) -> None:
     before = (roost.root / "runs/tiny/store/manifest.json").stat().st_mtime_ns
     code, document, narration = roost("run", "tiny", "--wait")
     assert code == 0, narration
@@ -174,13 +139,13 @@ def test_running_it_again_does_nothing_twice(finished_run, roost: Roost) -> None
     assert (roost.root / "runs/tiny/store/manifest.json").stat().st_mtime_ns == before
 
 
-def test_a_verdict_can_be_required(finished_run, roost: Roost) -> None:
+def test_a_verdict_can_be_required(finished_run, roost) -> None:
     wanted = finished_run[1]["run"]["verdict"]["decision"]
     code, _, _ = roost("run", "tiny", "--wait", "--require", "promote")
     assert code == (0 if wanted == "promote" else 5)
 
 
-def test_a_plan_says_what_would_be_done(roost: Roost) -> None:
+def test_a_plan_says_what_would_be_done(roost) -> None:
     code, document, _ = roost("plan", "tiny", "--set", "vocabulary.draft_vocab_size=9999")
     assert code == 5
     assert any("9,999" in problem or "9999" in problem for problem in document["plan"]["problems"])
