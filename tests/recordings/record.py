@@ -21,6 +21,8 @@ from remote.protocol.requests import JobList
 
 _KEEP_EVERY_S = 1.9
 """Readings come every second; every other one is enough for a picture."""
+_JOBS_EVERY_S = 4.0
+_LINKS_EVERY_S = 30.0
 
 
 class Recorder:
@@ -33,7 +35,6 @@ class Recorder:
         self._logs: dict[str, int] = {}
         self._progress: dict[str, int] = {}
         self._reading_at = -_KEEP_EVERY_S
-        self._revisions: dict[str, int] = {}
 
     def note(self, what) -> None:
         self.records.append(Recorded(at=round(time.monotonic() - self._began, 3), what=what))
@@ -46,7 +47,8 @@ class Recorder:
     async def take(self, event) -> None:
         match event:
             case Up(latency_s=latency, welcome=welcome):
-                self.note(LinkUp(latency_s=latency, welcome=welcome))
+                someone = msgspec.structs.replace(welcome, host_name="laptop", user="ann", incarnation="boot:1:1")
+                self.note(LinkUp(latency_s=latency, welcome=someone))
             case Lost(reason=reason, retry_at=retry_at):
                 self.note(LinkLost(reason=reason, retry_in_s=retry_at - time.monotonic()))
             case Connecting(attempt=attempt):
@@ -89,6 +91,30 @@ async def record(preset: str) -> list[Recorded]:
         return recorder.records
 
 
+def thinned(records: list[Recorded]) -> list[Recorded]:
+    """Without the job changes that only move a job's last line, and the link states that only measure the latency."""
+    kept: list[Recorded] = []
+    last: dict[str, tuple[float, object]] = {}
+    for record in records:
+        match record.what:
+            case JobChanged(job=job):
+                key, every_s, essence = job.job_id, _JOBS_EVERY_S, type(job.state)
+            case LinkUp(welcome=welcome):
+                key, every_s, essence = "link", _LINKS_EVERY_S, welcome.release
+            case LinkLost() | LinkConnecting():
+                last.pop("link", None)
+                kept.append(record)
+                continue
+            case _:
+                kept.append(record)
+                continue
+        at, before = last.get(key, (-every_s, None))
+        if essence != before or record.at - at >= every_s:
+            last[key] = (record.at, essence)
+            kept.append(record)
+    return kept
+
+
 def renamed(value, names: dict[str, str]):
     """`value` with every string and byte string in it renamed."""
     if isinstance(value, str):
@@ -109,7 +135,7 @@ def main() -> None:
     names = dict(pair.split("=", 1) for pair in pairs)
     for old, new in names.items():
         assert len(old) == len(new), f"{old} and {new} differ in length"
-    records = asyncio.run(record(preset))
+    records = thinned(asyncio.run(record(preset)))
     lines = []
     for item in records:
         plain = renamed(msgspec.to_builtins(item, builtin_types=(bytes,)), names)
