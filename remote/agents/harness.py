@@ -1,6 +1,6 @@
 """Every worker's main: the spec comes in, progress and the result go out, signals become a request to stop.
 
-Exit codes: 0 with `result.json`; 5 for an unmet precondition and 1 for any other failure, with `failure.json`; 143 when the
+Exit codes: 0 with `result.json`; 5 for an unmet precondition or a conflict and 1 for any other failure, with `failure.json`; 143 when the
 work gave up because it was asked to stop.
 """
 
@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from remote.artifacts.atomic import write_atomic
-from remote.errors import Precondition, RoostError, UsageError
+from remote.errors import Conflict, Precondition, RoostError, UsageError
 from remote.protocol.codec import decode_spec, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import JobResult
@@ -109,7 +109,7 @@ def _run(
         sys.stderr.write("stopped\n")
         return EXIT_STOPPED
     except RoostError as error:
-        return _fail(job, error.info, EXIT_PRECONDITION if isinstance(error, Precondition) else EXIT_FAILED)
+        return _fail(job, error.info, EXIT_PRECONDITION if isinstance(error, Conflict | Precondition) else EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - the last line of defence of a process: nothing may vanish unreported
         traceback.print_exc()
         message = f"{type(error).__name__}: {error}"
