@@ -36,10 +36,11 @@ def prepare_sample_model(directory: Path) -> None:
     try:
         _convert(gguf_directory(), staging)
         staging.chmod(0o755)
-        staging.rename(directory)
-    except BaseException:
+        # Somebody who converted at the same time has published the very same bytes.
+        if not directory.is_dir():
+            staging.rename(directory)
+    finally:
         shutil.rmtree(staging, ignore_errors=True)
-        raise
 
 
 def _convert(source: Path, target: Path) -> None:
