@@ -164,12 +164,13 @@ class RoostApp(App[int]):
             await self._session.watch(logs=logs, progress=progress)
 
     def shown_job(self) -> Job | None:
-        """The job whose log is shown: the selected one, else the newest live one that is no run, else the newest."""
+        """The selected job, else the newest live one that writes a log, else the newest."""
         if self._selected in self._state.jobs:
             return self._state.jobs[self._selected]
         jobs = self._state.ordered_jobs()
-        live = [job for job in jobs if not is_over(job.state) and job.agent != "run"]
-        return (live or jobs or [None])[0]
+        live = [job for job in jobs if not is_over(job.state)]
+        telling = [job for job in live if job.log_size and job.agent != "run"]
+        return (telling or live or jobs or [None])[0]
 
     def _render_state(self) -> None:
         if not self._overview.is_mounted:

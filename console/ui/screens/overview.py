@@ -22,6 +22,10 @@ _TALL_FROM = 30
 """Rows from which charts and all disks have room."""
 _HIGH_FROM = 42
 """Rows from which charts are plots."""
+_LEAST_JOBS, _MOST_JOBS = 5, 14
+"""Rows of the jobs table, its heading included."""
+_LAST_LINES = 2
+"""Alerts and keys."""
 
 
 class Overview(Screen[None]):
@@ -57,13 +61,23 @@ class Overview(Screen[None]):
         self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)
         self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)
         self.query_one(JobsTable).show(state, shown_job, host_now, palette)
+        self._share_rows()
         self._show_alerts(found)
         self.show_log(state, shown_job)
+
+    def _share_rows(self) -> None:
+        """Jobs and log share what the rest leaves: the jobs at most half of it, but never fewer than four of them."""
+        fixed = (TopBar, StageStrip, Devices, HostLines, Charts)
+        taken = sum(self.query_one(kind).outer_size.height for kind in fixed if self.query_one(kind).display)
+        most = max(_LEAST_JOBS, min(_MOST_JOBS, (self.size.height - taken - _LAST_LINES) // 2))
+        jobs = self.query_one(JobsTable)
+        if jobs.styles.max_height is None or jobs.styles.max_height.value != most:
+            jobs.styles.max_height = most
 
     def show_log(self, state: HostState, shown_job: Job | None) -> None:
         """Add what is new of the shown job's log."""
         if shown_job is None:
-            self.query_one(LogPane).show(None, "log: no job yet" if state.jobs_known else "log")
+            self.query_one(LogPane).show(None, "no job yet" if state.jobs_known else "log")
             return
         self.query_one(LogPane).show(state.log_of(shown_job.job_id), f"log of {shown_job.job_id}")
 

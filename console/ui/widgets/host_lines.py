@@ -13,6 +13,7 @@ from remote.protocol.telemetry import EngineSample, HostSample, MountSample, Tel
 _BAR_WIDTH = 8
 _MOST_MOUNTS = 3
 _STEADY_BYTES_PER_S = 1024.0
+_WORTH_TELLING_S = 7 * 86_400.0
 
 
 class HostLines(Static):
@@ -61,7 +62,7 @@ def _mount(mount: MountSample, palette: Palette) -> Text:
     text.append(f" {format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}", style=palette.foreground)
     text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
     runway = runway_s(mount)
-    if runway is not None:
+    if runway is not None and runway < _WORTH_TELLING_S:
         short = runway < SHORT_RUNWAY_S
         words = f"  FULL in {format_duration(runway)}" if short else f"  full in {format_duration(runway)}"
         text.append(words, style=f"bold {palette.error}" if short else palette.foreground)

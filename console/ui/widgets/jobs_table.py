@@ -53,6 +53,8 @@ class JobsTable(DataTable[Text]):
         row = self.get_row_index(job_id)
         if self.cursor_row != row:
             self.move_cursor(row=row)
+            if row < self.size.height - 1:
+                self.scroll_to(y=0, animate=False)
 
     def selected_job(self) -> str | None:
         """The job under the cursor."""

@@ -29,7 +29,8 @@ class LogPane(Log):
             self._written = buffer.written
         if self._following:
             self.scroll_end(animate=False, immediate=True)
-        self.border_title = title
+        empty = buffer is None or not buffer.written
+        self.border_title = f"{title}: nothing written yet" if empty and buffer is not None else title
         self.border_subtitle = "following" if self._following else "not following: f goes to the end"
 
     def follow(self) -> None:

@@ -3,6 +3,7 @@
 from rich.text import Text
 from textual.widgets import Static
 
+from console.config.hosts import RESERVED
 from console.state.host import HostState
 from console.state.sanitize import sanitize
 from console.state.units import format_duration, format_percent
@@ -23,7 +24,7 @@ class StageStrip(Static):
         """Render the newest run."""
         run = state.newest_run()
         if run is None:
-            self.update(Text("no run yet: press r to run the embedded preset", style=palette.quiet))
+            self.update(Text(_no_run(state), style=palette.quiet))
             return
         stages = state.stages_of(run.job_id)
         wide = self.size.width >= _WIDE
@@ -36,6 +37,14 @@ class StageStrip(Static):
         text.append("\n")
         text.append_text(_verdict(run, palette) or _detail(stages, host_now, palette))
         self.update(text)
+
+
+def _no_run(state: HostState) -> str:
+    if not state.jobs_known:
+        return "asking the host for its jobs"
+    if state.name == RESERVED:
+        return "no run yet: press r to run the embedded preset"
+    return "no run yet: press r to plan one from a preset or a run file"
 
 
 def _verdict(run: Job, palette: Palette) -> Text | None:
