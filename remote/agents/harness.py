@@ -22,7 +22,7 @@ from remote.errors import Conflict, Precondition, RoostError, UsageError
 from remote.protocol.codec import decode_spec, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import Note, Progress, ProgressRecord
+from remote.protocol.progress import Note, Progress, ProgressRecord, StageChanged
 
 EXIT_FAILED = 1
 EXIT_PRECONDITION = 5
@@ -52,11 +52,30 @@ class JobContext:
         with self._lock:
             self._seq += 1
             os.write(self._progress, encode_line(ProgressRecord(seq=self._seq, at=time.time(), event=event)))
+        if not isinstance(event, StageChanged):  # a run writes its own log
+            sys.stdout.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {_log_line(event)}\n")
+            sys.stdout.flush()
 
     def check_stop(self) -> None:
         """Raise Stopped when a stop was asked for."""
         if self.stop_requested.is_set():
             raise Stopped
+
+
+def _log_line(event: Progress) -> str:
+    """An event as `name key=value …`, for the job's log."""
+    name, *pairs = msgspec.to_builtins(event).items()
+    return " ".join([name[1], *(f"{key}={_short(value)}" for key, value in pairs if value is not None)])
+
+
+def _short(value: object) -> str:
+    match value:
+        case float():
+            return f"{value:.4g}"
+        case list():
+            return ",".join(map(_short, value))
+        case _:
+            return str(value)
 
 
 def _count_lines(path: Path) -> int:
