@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,8 +26,8 @@ from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, stop
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
+from console.ui.texts import help_text, verdict_text
 from console.ui.themes import DEFAULT, load_themes
-from console.ui.verdict_text import help_text, verdict_text
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.words import job_mark, run_name
@@ -246,7 +247,7 @@ class RoostApp(App[int]):
             self.notify("There is no job yet.")
             return
         self.push_screen(
-            Notice(f"Command of {job.job_id} on {self._state.name}", Text(sanitize(" ".join(job.command))))
+            Notice(f"Command of {job.job_id} on {self._state.name}", Text(sanitize(shlex.join(job.command))))
         )
 
     def action_leave(self) -> None:
@@ -262,8 +263,9 @@ class RoostApp(App[int]):
         source = await self.push_screen_wait(AskRun("embedded" if self._state.name == operations.EMBEDDED else ""))
         if source is None:
             return
-        self.notify("Planning: the host looks at the inputs and at what is there already.")
+        self.notify("Planning: the host looks at the inputs and at what is there already.", timeout=3)
         plan = await self._session.plan_run(source)
+        self.clear_notifications()
         if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
             job = await self._session.start_run(plan)
             self._selected = None

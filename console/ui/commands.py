@@ -4,7 +4,7 @@ from functools import partial
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from console.ui.keymap import ACTIONS
+from console.ui.keymap import ACTIONS, key_name
 
 
 class ActionCommands(Provider):
@@ -14,7 +14,7 @@ class ActionCommands(Provider):
         """All actions, before anything is typed."""
         for action in ACTIONS:
             run = partial(self.app.run_action, action.action)
-            yield DiscoveryHit(f"{action.label} ({_key(action.key)})", run, help=action.help)
+            yield DiscoveryHit(f"{action.label} ({key_name(action)})", run, help=action.help)
 
     async def search(self, query: str) -> Hits:
         """Actions whose name or help matches."""
@@ -23,8 +23,4 @@ class ActionCommands(Provider):
             score = matcher.match(f"{action.label} {action.help}")
             if score > 0:
                 run = partial(self.app.run_action, action.action)
-                yield Hit(score, matcher.highlight(f"{action.label} {action.help}"), run, help=_key(action.key))
-
-
-def _key(key: str) -> str:
-    return "?" if key == "question_mark" else key
+                yield Hit(score, matcher.highlight(f"{action.label} {action.help}"), run, help=key_name(action))

@@ -28,6 +28,11 @@ ACTIONS = (
 )
 
 
+def key_name(action: Action) -> str:
+    """The key as people know it."""
+    return "?" if action.key == "question_mark" else action.key
+
+
 def bindings() -> list[Binding]:
     """The table as Textual wants it; F1 helps as `?` does."""
     return [
@@ -38,7 +43,7 @@ def bindings() -> list[Binding]:
             tooltip=action.help,
             id=action.action,
             show=action.in_footer,
-            key_display="?" if action.action == "help_panel" else None,
+            key_display=key_name(action),
         )
         for action in ACTIONS
     ]

@@ -1,5 +1,7 @@
 """Dialogs: what will be done before it is done, and answers that need room."""
 
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -7,6 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from console.state.sanitize import sanitize
 from console.state.units import format_bytes
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan
@@ -17,7 +20,7 @@ class Notice(ModalScreen[None]):
 
     BINDINGS = [Binding("escape,enter", "dismiss", "Close")]
 
-    def __init__(self, title: str, body: Text) -> None:
+    def __init__(self, title: str, body: RenderableType) -> None:
         super().__init__()
         self._title = title
         self._body = body
@@ -27,9 +30,9 @@ class Notice(ModalScreen[None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._title
             with VerticalScroll():
-                yield Static(self._body, markup=False)
+                yield Static(self._body)
             with Horizontal(classes="buttons"):
-                yield Button("Close", id="close", variant="primary")
+                yield Button("Close", id="close", variant="primary", compact=True)
 
     def on_button_pressed(self) -> None:
         """The only button."""
@@ -52,10 +55,10 @@ class Confirm(ModalScreen[bool]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._title
             with VerticalScroll():
-                yield Static(self._body, markup=False)
+                yield Static(self._body)
             with Horizontal(classes="buttons"):
-                yield Button("No (n)", id="no")
-                yield Button(f"{self._yes} (y)", id="yes", variant="error")
+                yield Button("No (n)", id="no", compact=True)
+                yield Button(f"{self._yes} (y)", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
         """The safe answer is under Enter."""
@@ -108,10 +111,10 @@ class PlanDialog(ModalScreen[bool]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Run {plan.run.name} on {self._host}"
             with VerticalScroll():
-                yield Static(plan_text(plan), markup=False)
+                yield Static(plan_text(plan))
             with Horizontal(classes="buttons"):
-                yield Button("Cancel", id="cancel")
-                yield Button("Start (Enter)", id="start", variant="primary", disabled=bool(plan.problems))
+                yield Button("Cancel", id="cancel", compact=True)
+                yield Button("Start (Enter)", id="start", variant="primary", disabled=bool(plan.problems), compact=True)
 
     def on_mount(self) -> None:
         """Enter means the enabled choice."""
@@ -141,15 +144,16 @@ def stop_question(job: Job, children: list[Job], host: str) -> Text:
     return text.append("started again goes on from there.")
 
 
-def plan_text(plan: RunPlan) -> Text:
-    """The plan for people."""
-    text = Text()
-    text.append(f"Directory {plan.directory}\n")
-    text.append(f"Needs {format_bytes(plan.bytes_needed)}; {format_bytes(plan.bytes_free)} are free\n\n")
+def plan_text(plan: RunPlan) -> RenderableType:
+    """The plan for people: where, how much, each stage, and what stands in the way."""
+    stages = Table.grid(padding=(0, 2))
+    stages.add_column(style="bold", no_wrap=True)
+    stages.add_column(no_wrap=True)
+    stages.add_column()
     for stage in plan.stages:
         need = "" if stage.bytes_needed is None else f" ({format_bytes(stage.bytes_needed)})"
-        text.append(f"{stage.action:<7}", style="bold")
-        text.append(f"{stage.stage:<12}{stage.reason}{need}\n")
-    for problem in plan.problems:
-        text.append(f"\n✗ {problem}", style="bold")
-    return text
+        stages.add_row(stage.action, stage.stage, Text(sanitize(f"{stage.reason}{need}")))
+    room = f"needs {format_bytes(plan.bytes_needed)} on disk, {format_bytes(plan.bytes_free)} are free\n"
+    parts: list[RenderableType] = [Text(sanitize(plan.directory)), Text(room), stages]
+    parts += [Text(sanitize(f"\n✗ {problem}"), style="bold") for problem in plan.problems]
+    return Group(*parts)

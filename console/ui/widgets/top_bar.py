@@ -28,11 +28,16 @@ class TopBar(Static):
             mark = job_mark(run.state)
             text.append(f"  run {run_name(run)} ", style=palette.foreground)
             text.append(f"{mark.glyph} {mark.word} {age_of(run, host_now)}", style=palette[mark.color])
-        count = Text(f"! {alert_count} alert{'s' if alert_count > 1 else ''} " if alert_count else "")
-        count.stylize(f"bold {palette.warning}")
-        room = max(2, (self.size.width or 80) - text.cell_len - count.cell_len)
-        text.append(" " * room)
-        self.update(text.append_text(count))
+        if alert_count:
+            text.append_text(_alerts(alert_count, (self.size.width or 80) - text.cell_len, palette))
+        self.update(text)
+
+
+def _alerts(count: int, room: int, palette: Palette) -> Text:
+    words = f"! {count} alert{'s' if count > 1 else ''} "
+    if len(words) + 2 > room:
+        words = f"! {count}"
+    return Text(f"{words:>{max(len(words) + 1, room)}}", style=f"bold {palette.warning}")
 
 
 def link_text(state: HostState, now: float, palette: Palette) -> Text:

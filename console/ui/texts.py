@@ -1,0 +1,69 @@
+"""The verdict and the help, laid out for a dialog."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from console.state.sanitize import sanitize
+from console.state.units import format_percent
+from console.ui.keymap import ACTIONS, key_name
+from console.ui.words import VERDICT_GLYPHS
+from remote.protocol.reports import VerdictReport
+
+_MEANINGS = (
+    ("Top line", "the host, the link's round trip, the age of the last reading, the newest run, alerts"),
+    ("Stages", "of the newest run: ✓ done or kept from before, ▶ running, ✗ failed, · to come"),
+    ("Devices", "GPUs; on a host without any, processor cores, and it says so"),
+    ("Disk", "what is used, how fast it fills, and when it will be full at that rate"),
+    ("Engine", "tokens per second read (prefill) and written (decode) by the inference server"),
+    ("Jobs", "newest run first, what it started below it; Enter opens a log"),
+    ("Acceptance", "tokens per verification, the bonus token included; 1.0 means that the drafter is useless"),
+    ("Log", "follows its end until you scroll up; f follows again"),
+)
+
+
+def verdict_text(verdict: VerdictReport) -> RenderableType:
+    """Decision, both rates, acceptance, outputs, reasons and advice."""
+    low, high = verdict.speedup_interval
+    decision = Text(f"{VERDICT_GLYPHS[verdict.decision]} {verdict.decision}\n", style="bold")
+    rows = (
+        ("without the drafter", f"{verdict.baseline_tokens_per_s:.2f} tok/s"),
+        ("with the drafter", f"{verdict.drafter_tokens_per_s:.2f} tok/s"),
+        ("speed-up", f"{verdict.speedup:.2f}x (95% interval {low:.2f}x to {high:.2f}x)"),
+        ("acceptance length", f"{verdict.acceptance_length:.2f} tokens a verification, the bonus token included"),
+        ("coverage", f"{format_percent(verdict.coverage)} of the answers' tokens are in the draft vocabulary"),
+        (
+            "greedy outputs",
+            (
+                f"{verdict.identical_outputs} of {verdict.prompts} identical, {verdict.near_ties} near-ties, "
+                f"{verdict.real_divergences} different"
+            ),
+        ),
+        ("measured with", f"{verdict.engine}, {verdict.dtype}, {verdict.prompts} prompts"),
+    )
+    parts: list[RenderableType] = [decision, two_columns(rows)]
+    for heading, sentences in (("Because", verdict.reasons), ("What to look at", verdict.advice)):
+        if sentences:
+            parts += [Text(f"\n{heading}", style="bold"), two_columns([("-", sentence) for sentence in sentences])]
+    return Group(*parts)
+
+
+def help_text() -> RenderableType:
+    """Keys and the meaning of what is on the screen."""
+    keys = [(key_name(action), action.help) for action in ACTIONS]
+    return Group(
+        two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
+        Text(),
+        two_columns(_MEANINGS),
+        Text("\nJobs run on the host under supervisors of their own. Closing this screen stops nothing."),
+    )
+
+
+def two_columns(rows: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> Table:
+    """Rows with a bold first column; what is too long goes on below itself. Texts are made harmless."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for first, second in rows:
+        table.add_row(Text(sanitize(first)), Text(sanitize(second)))
+    return table
