@@ -1,7 +1,6 @@
 """The training agent: from a store and a mapping to a drafter that SGLang serves."""
 
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +24,6 @@ _MEASURED_DRAFTS = 3
 _MEASURED_WINDOWS = 8
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-
-
 class _Checkpoints:
     """Saves while training goes on, and when it is stopped."""
 
@@ -43,8 +38,7 @@ class _Checkpoints:
         found = newest_checkpoint(self.directory, self.spec.fingerprint)
         if found is not None:
             restore(self.trainer, found)
-            _say(f"resumed from step {self.trainer.step}: {found}")
-            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step}"))
+            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step}: {found}"))
 
     def save(self) -> None:
         """Write a checkpoint and tell it."""
@@ -69,11 +63,6 @@ def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogge
     def tell(event: StepLogged) -> None:
         last[:] = [event]
         job.tell(event)
-        _say(
-            f"step {event.step}/{event.total_steps}  loss {event.loss:.4f}  "
-            f"accuracy {' '.join(f'{share:.3f}' for share in event.accuracy)}  lr {event.learning_rate:.2e}  "
-            f"{event.tokens_per_s:.0f} tok/s"
-        )
 
     plan = batches_from(training.windows, batch_tokens=config.batch_tokens, seed=config.seed, first=trainer.step)
     trainer.run(
@@ -172,11 +161,11 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
         return finished
     training = prepare(spec, pick_device(spec.training))
     size = sum(parameter.numel() for parameter in training.trainer.drafter.parameters())
-    _say(f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters")
+    shape = f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters"
+    job.tell(Note(level="info", text=shape))
     logged = _train(spec, training, job)
     summary = _summary(training, logged, _measure(training), time.monotonic() - started)
     _export(spec, training, summary)
-    _say(f"drafter written: {spec.drafter}")
     return _result(Path(spec.drafter), summary)
 
 
