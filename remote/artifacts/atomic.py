@@ -1,4 +1,4 @@
-"""Writes that a reader sees whole or not at all."""
+"""Writes that a reader sees whole or not at all. Standard library only: the supervisor of a job uses them too."""
 
 import ctypes
 import errno
@@ -45,7 +45,11 @@ def _write_temporary(path: Path, data: bytes) -> Path:
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace `path` by `data`: a crash leaves the old content or the new, and a full disk leaves the old."""
     temporary = _write_temporary(path, data)
-    temporary.replace(path)
+    try:
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink()
+        raise
     sync_directory(path.parent)
 
 

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remote.jobs import durable
+from remote.jobs import plain_json
 
 
 class Outcome(NamedTuple):
@@ -34,7 +34,7 @@ def stop_reason(stop: dict[str, Any]) -> str:
 def find_fault(directory: Path) -> str | None:
     """What is wrong with the promised outputs; None when `result.json` and every manifest that it names are as recorded."""
     try:
-        result = durable.read_json(directory / "result.json")
+        result = plain_json.read_json(directory / "result.json")
         promised = (
             [] if result is None else [(str(o["path"]), str(o["manifest_sha256"])) for o in result.get("outputs", [])]
         )
@@ -64,7 +64,7 @@ def _output_fault(output: Path, recorded: str) -> str | None:
 
 def _told_failure(directory: Path) -> str | None:
     try:
-        failure = durable.read_json(directory / "failure.json")
+        failure = plain_json.read_json(directory / "failure.json")
     except (OSError, ValueError):
         return None
     return None if failure is None else failure.get("message")

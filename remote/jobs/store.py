@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from remote.artifacts import atomic
 from remote.errors import Conflict, NotFound, Precondition, UsageError, WorkFailed
-from remote.jobs import durable, launch, locks, logs, outcome, process, records, view
+from remote.jobs import launch, locks, logs, outcome, plain_json, process, records, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StateRecord, StopRecord
 from remote.jobs.spawn import spawn_supervisor
@@ -162,7 +163,7 @@ class JobStore:
 
     def _remember(self, kind: str, op_id: str, job_id: str, actor: str) -> None:
         done = {"v": 1, "kind": kind, "job_id": job_id, "actor": actor, "at": time.time()}
-        durable.write_once(self._ops / f"{op_id}.json", records.encode(msgspec.convert(done, OperationRecord)))
+        atomic.write_once(self._ops / f"{op_id}.json", records.encode(msgspec.convert(done, OperationRecord)))
 
     def _refuse_for_ending_run(self, run_id: str | None) -> None:
         if run_id is not None and (
@@ -174,7 +175,7 @@ class JobStore:
         directory.mkdir(mode=0o700, exist_ok=True)
         content = msgspec.json.format(msgspec.json.encode(spec), indent=1) + b"\n"
         path = directory / "spec.json"
-        if not durable.write_once(path, content) and path.read_bytes() != content:
+        if not atomic.write_once(path, content) and path.read_bytes() != content:
             there = self.get(directory.name)
             raise Conflict(
                 f"{directory.name} is already a job of another spec, started by {there.created_by}",
@@ -202,7 +203,7 @@ class JobStore:
             run_id=run_id,
             stop_grace_s=planned.stop_grace_s,
         )
-        durable.write_once(directory / "launch.json", records.encode(record))
+        atomic.write_once(directory / "launch.json", records.encode(record))
         there = records.read_launch(directory)
         return cookie if there is None else there.cookie
 
@@ -228,7 +229,7 @@ class JobStore:
                 raise Precondition(f"{job.job_id} belongs to another incarnation of this host ({other}): stop it there")
             case _:
                 stop = StopRecord(requested_by=actor, requested_at=time.time(), reason=reason)
-                durable.write_once(directory / "stop.json", records.encode(stop))
+                atomic.write_once(directory / "stop.json", records.encode(stop))
         if isinstance(job.state, Queued):
             self._record_stopped(directory, "before it was started")
         elif isinstance(job.state, Orphaned):
@@ -245,15 +246,15 @@ class JobStore:
             pids = [survivor.pid for survivor in survivors]
             rev = 1 if found.state is None else found.state.rev + 1
             state = StateRecord(v=1, rev=rev, phase="unkillable", since=time.time(), pids=pids)
-            durable.replace(directory / "state.json", records.encode(state))
+            atomic.write_atomic(directory / "state.json", records.encode(state))
             raise WorkFailed(f"processes {pids} of {directory.name} survived SIGKILL: this host needs to be recycled")
         self._record_stopped(directory, "its supervisor was gone, so its exit code is unknown")
 
     def _record_stopped(self, directory: Path, circumstance: str) -> None:
-        stop = durable.read_json(directory / "stop.json") or {}
+        stop = plain_json.read_json(directory / "stop.json") or {}
         reason = f"{outcome.stop_reason(stop)} ({circumstance})"
         ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
-        durable.write_once(directory / "exit.json", records.encode(ended))
+        atomic.write_once(directory / "exit.json", records.encode(ended))
 
     def _stop_children(self, run_id: str) -> None:
         """What a run's supervisor does when its work ends, for a run that has none any more."""

@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 if __name__ == "__main__":  # isolated mode knows no path of ours
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from remote.jobs import durable, locks, outcome, process
+from remote.artifacts import atomic
+from remote.jobs import locks, outcome, plain_json, process
 
 HEARTBEAT_S = 2.0
 TICK_S = 0.2
@@ -113,12 +114,12 @@ class Supervisor:
             "cookie": self.launch["cookie"],
             "started_at": time.time(),
         }
-        durable.write_once(self.directory / "started.json", durable.encode(record))
+        atomic.write_once(self.directory / "started.json", plain_json.encode(record))
 
     def _record_failed_exec(self, fault: str) -> None:
         command = self.launch["argv"][0]
         failure = {"type": "error_info", "code": "failed", "message": f"could not execute {command}: {fault}"}
-        durable.write_once(self.directory / "failure.json", durable.encode(failure))
+        atomic.write_once(self.directory / "failure.json", plain_json.encode(failure))
 
     def _carry_out_stop(self) -> None:
         now = time.monotonic()
@@ -138,14 +139,14 @@ class Supervisor:
     def _read_stop(self) -> dict[str, Any] | None:
         path = self.directory / "stop.json"
         try:
-            asked = durable.read_json(path)
+            asked = plain_json.read_json(path)
         except ValueError as error:
             asked = {"requested_by": "unknown", "reason": f"{path} cannot be read: {error}"}
         if asked is None and self.told_to_end:
             reason = "the supervisor received SIGTERM"
             asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
             with contextlib.suppress(OSError):
-                durable.write_once(path, durable.encode(asked))
+                atomic.write_once(path, plain_json.encode(asked))
         return asked
 
     def _members(self) -> list[process.Process]:
@@ -169,13 +170,13 @@ class Supervisor:
             reason = f"its run {me} has ended"
             stop = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
             with contextlib.suppress(OSError):
-                durable.write_once(child / "stop.json", durable.encode(stop))
+                atomic.write_once(child / "stop.json", plain_json.encode(stop))
 
     def _save(self, phase: str, **more: object) -> None:
         self.revision += 1
         state = {"v": 1, "rev": self.revision, "phase": phase, "since": time.time(), **more}
         try:
-            durable.replace(self.directory / "state.json", durable.encode(state))
+            atomic.write_atomic(self.directory / "state.json", plain_json.encode(state))
         except OSError as error:
             _complain(f"state.json: {error}")
 
@@ -221,7 +222,7 @@ def _become_work(directory: Path, launch: dict[str, Any], gate: int, fault: int)
 def _try_to_write(path: Path, record: dict[str, Any]) -> bool:
     """Whether `record` is on disk; on a full one the caller keeps the lock and tries again, so that no job is taken for lost."""
     try:
-        durable.write_once(path, durable.encode(record))
+        atomic.write_once(path, plain_json.encode(record))
     except OSError as error:
         _complain(f"{path}: {error}")
         return False
@@ -230,7 +231,7 @@ def _try_to_write(path: Path, record: dict[str, Any]) -> bool:
 
 def _is_child(launch_path: Path, run_id: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        launch = durable.read_json(launch_path)
+        launch = plain_json.read_json(launch_path)
         return launch is not None and launch.get("run_id") == run_id
     return False
 
@@ -273,7 +274,7 @@ def main(directory: Path) -> int:
     """Supervise the job in `directory`; 0 when its exit is on record."""
     _detach()
     try:
-        launch = durable.read_json(directory / "launch.json")
+        launch = plain_json.read_json(directory / "launch.json")
         if launch is None:
             raise FileNotFoundError(f"{directory} has no launch.json")
         lock = locks.take(Path(launch["lock"]), LOCK_TIMEOUT_S)

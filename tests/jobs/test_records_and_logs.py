@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.jobs import durable, launch, locks, logs, process, view
+from remote.artifacts import atomic
+from remote.jobs import launch, locks, logs, process, view
 from remote.jobs.outcome import judge
 from remote.protocol.codec import decode_spec
 from remote.protocol.jobs import Finished, Quarantined
@@ -29,22 +30,22 @@ def write_records(path, records):
 
 def test_the_first_writer_of_a_record_wins(tmp_path):
     path = tmp_path / "exit.json"
-    assert durable.write_once(path, b"first")
-    assert not durable.write_once(path, b"second")
+    assert atomic.write_once(path, b"first")
+    assert not atomic.write_once(path, b"second")
     assert path.read_bytes() == b"first"
     assert os.listdir(tmp_path) == ["exit.json"]
 
 
 def test_a_failed_replacement_keeps_the_old_record(tmp_path, monkeypatch):
     path = tmp_path / "state.json"
-    durable.replace(path, b"old")
+    atomic.write_atomic(path, b"old")
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        durable.replace(path, b"new")
+        atomic.write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["state.json"]
 
