@@ -3,7 +3,7 @@
 from console.state.forecast import SHORT_RUNWAY_S, runway_s
 from console.state.host import HostState
 from console.state.link import Closed, Lost, Up
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.state.units import format_duration
 from remote.protocol.jobs import Finished, Foreign, Orphaned, Paused, Quarantined, Stalled, Unkillable
 from remote.protocol.jobs import Lost as LostJob
@@ -21,9 +21,9 @@ def _link_alerts(state: HostState, now: float) -> list[str]:
         case Lost(since=since, reason=reason, retry_at=retry_at):
             wait = max(0.0, retry_at - now)
             age = format_duration(now - since)
-            return [f"link lost {age} ago, next try in {wait:.0f} s, jobs on the host go on ({sanitize(reason)})"]
+            return [f"link lost {age} ago, next try in {wait:.0f} s, jobs on the host go on ({one_line(reason)})"]
         case Closed(error=error) if error is not None:
-            return [f"link closed: {sanitize(error.message)}"]
+            return [f"link closed: {one_line(error.message)}"]
         case Up() if state.sample_at is not None and now - state.sample_at > STALE_SAMPLE_S:
             return [f"no reading for {format_duration(now - state.sample_at)}"]
         case _:
@@ -41,7 +41,7 @@ def _disk_alerts(state: HostState) -> list[str]:
 
 def _device_alerts(state: HostState) -> list[str]:
     gpus = state.sample.gpus if state.sample else []
-    return [f"GPU {gpu.gpu_index}: {sanitize(gpu.error)}" for gpu in gpus if gpu.error is not None]
+    return [f"GPU {gpu.gpu_index}: {one_line(gpu.error)}" for gpu in gpus if gpu.error is not None]
 
 
 def _job_alerts(state: HostState) -> list[str]:
@@ -51,11 +51,13 @@ def _job_alerts(state: HostState) -> list[str]:
             case Stalled(heartbeat_age_s=age):
                 found.append(f"{job.job_id}: no heartbeat for {format_duration(age)}")
             case Paused(reason=reason):
-                found.append(f"{job.job_id} is paused: {sanitize(reason)}")
+                found.append(f"{job.job_id} is paused: {one_line(reason)}")
             case Orphaned() | Foreign() | Unkillable() | Quarantined():
                 found.append(f"{job.job_id} is {type(job.state).__name__.lower()}")
             case LostJob() | Finished(outcome="failed") if _is_of_newest_run(state, job.job_id, job.run_id):
-                found.append(f"{job.agent} failed" if isinstance(job.state, Finished) else f"{job.job_id} is lost")
+                found.append(
+                    f"{one_line(job.agent)} failed" if isinstance(job.state, Finished) else f"{job.job_id} is lost"
+                )
             case _:
                 pass
     return found

@@ -19,3 +19,8 @@ def sanitize(text: str) -> str:
     plain = _SEQUENCES.sub("", text)
     plain = plain.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", plain)
+
+
+def one_line(text: str) -> str:
+    """`text` made harmless and put on a single line, for names and reasons."""
+    return " ".join(sanitize(text).split())

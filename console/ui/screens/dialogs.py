@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line, sanitize
 from console.state.units import format_bytes
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan
@@ -33,6 +33,10 @@ class Notice(ModalScreen[None]):
                 yield Static(self._body)
             with Horizontal(classes="buttons"):
                 yield Button("Close", id="close", variant="primary", compact=True)
+
+    def on_mount(self) -> None:
+        """The arrow keys scroll; Enter and Escape close wherever the focus is."""
+        self.query_one(VerticalScroll).focus()
 
     def on_button_pressed(self) -> None:
         """The only button."""
@@ -132,12 +136,12 @@ class PlanDialog(ModalScreen[bool]):
 def stop_question(job: Job, children: list[Job], host: str) -> Text:
     """What stopping a job means: which one, where, and what goes with it."""
     text = Text("Stop ")
-    text.append(f"{job.agent} {job.job_id}", style="bold")
+    text.append(f"{one_line(job.agent)} {job.job_id}", style="bold")
     text.append(" on ")
     text.append(host, style="bold")
     text.append("?")
     if children:
-        text.append("\n\nIts jobs stop with it: " + ", ".join(child.agent for child in children) + ".")
+        text.append("\n\nIts jobs stop with it: " + ", ".join(one_line(child.agent) for child in children) + ".")
     text.append(
         "\n\nIt is asked to end, and killed when it does not end in time. What is finished stays; the same run "
     )

@@ -21,7 +21,7 @@ class LogScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The log and the keys."""
         yield LogPane(id="full-log")
-        yield Footer()
+        yield Footer(show_command_palette=False)
 
     def show_log(self, state: HostState) -> None:
         """Add what is new."""

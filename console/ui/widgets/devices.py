@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.state.host import HostState
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.state.series import Series, sparkline
 from console.state.units import UNKNOWN, format_percent
 from console.ui.widgets.palette import Palette
@@ -89,7 +89,7 @@ def _cpu_rows(sample: TelemetrySample, state: HostState, palette: Palette, width
     loads = sample.host.cpu_utilization[:_MOST_CORES]
     hidden = len(sample.host.cpu_utilization) - len(loads)
     more = f"; {hidden} more cores are not shown" if hidden > 0 else ""
-    detail = sanitize(sample.gpu_detail).strip()
+    detail = one_line(sample.gpu_detail)
     head = f"CPU    use             no GPU on this host: {detail}{more}"
     rows: list[Row] = [[(head[: width - 1] + "…" if len(head) > width else head, palette.quiet)]]
     for index, load in enumerate(loads):
@@ -135,15 +135,15 @@ def _owner(gpu: GpuSample, state: HostState) -> str:
 def _gpu_row(gpu: GpuSample, owner: str, palette: Palette, *, wide: bool) -> Row:
     label = (f"GPU {gpu.gpu_index:<3}", palette.foreground)
     if gpu.error is not None:
-        return [label, (f"✗ {sanitize(gpu.error)}"[:60], palette.error)]
+        return [label, (f"✗ {one_line(gpu.error)}"[:60], palette.error)]
     memory = UNKNOWN
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
         memory = f"{gpu.memory_used_bytes / _GIB:.0f}/{gpu.memory_total_bytes / _GIB:.0f} GiB"
     heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
     clock = UNKNOWN if gpu.sm_clock_hz is None else f"{gpu.sm_clock_hz / 1e6:.0f} MHz"
-    more = f"  {clock:>8}  {sanitize(owner):<10}" if wide else ""
-    limits = ", ".join(reason.replace("_", " ") for reason in gpu.throttle_reasons)
+    more = f"  {clock:>8}  {one_line(owner):<10}" if wide else ""
+    limits = one_line(", ".join(gpu.throttle_reasons)).replace("_", " ")
     return [
         label,
         *_bar(gpu.gpu_utilization, palette),

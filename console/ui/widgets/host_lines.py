@@ -5,7 +5,7 @@ from textual.widgets import Static
 
 from console.state.forecast import SHORT_RUNWAY_S, runway_s
 from console.state.host import HostState
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
 from console.ui.widgets.palette import Palette
 from remote.protocol.telemetry import EngineSample, HostSample, MountSample, TelemetrySample
@@ -56,7 +56,7 @@ def _mount(mount: MountSample, palette: Palette) -> Text:
     fraction = _used(mount)
     filled = round(fraction * _BAR_WIDTH)
     text = Text("disk    ", style=palette.quiet)
-    text.append(f"{sanitize(mount.path)} ", style=palette.foreground)
+    text.append(f"{one_line(mount.path)} ", style=palette.foreground)
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
     text.append(f" {format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}", style=palette.foreground)
@@ -86,7 +86,7 @@ def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette,
         text.append(f"  shm {format_percent(host.shm_used_bytes / host.shm_total_bytes)}", style=palette.quiet)
     text.append(f"  load {host.load_1m:.1f}", style=palette.quiet)
     for mount in other_mounts[:2]:
-        text.append(f"  {sanitize(mount.path)} {format_percent(_used(mount))} full", style=palette.quiet)
+        text.append(f"  {one_line(mount.path)} {format_percent(_used(mount))} full", style=palette.quiet)
     if not low:
         reads, writes = format_bytes(host.disk_read_bytes_per_s), format_bytes(host.disk_write_bytes_per_s)
         text.append(f"  disk reads {reads}/s, writes {writes}/s", style=palette.quiet)
@@ -97,7 +97,7 @@ def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette,
 
 def _engine(engine: EngineSample, palette: Palette) -> Text:
     text = Text("engine  ", style=palette.quiet)
-    text.append(f"{sanitize(engine.engine)} ", style=palette.foreground)
+    text.append(f"{one_line(engine.engine)} ", style=palette.foreground)
     text.append(f"prefill {format_rate(engine.prefill_tokens_per_s, 'tok')}", style=palette.foreground)
     text.append(f"  decode {format_rate(engine.decode_tokens_per_s, 'tok')}", style=palette.foreground)
     running = UNKNOWN if engine.running_requests is None else str(engine.running_requests)

@@ -4,7 +4,7 @@ from rich.text import Text
 from textual.widgets import DataTable
 
 from console.state.host import HostState
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, pace_of
@@ -82,11 +82,10 @@ def _cells(job: Job, host_now: float, palette: Palette) -> list[Text]:
     if isinstance(job.state, Finished):
         rate = ""
         detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
-    first = (sanitize(detail or job.last_line).strip().splitlines() or [""])[0]
     return [
-        Text(f"{indent}{job.agent}", style=palette.foreground),
+        Text(f"{indent}{one_line(job.agent)}", style=palette.foreground),
         Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
         Text(age_of(job, host_now), style=palette.foreground),
         Text(rate, style=palette.foreground),
-        Text(first[:120], style=palette.quiet),
+        Text(one_line(detail or job.last_line)[:160], style=palette.quiet),
     ]

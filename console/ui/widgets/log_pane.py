@@ -6,7 +6,7 @@ from console.state.logs import CAPACITY_LINES, LogBuffer
 
 
 class LogPane(Log):
-    """Shows one `LogBuffer` at a time; its border says which job and whether it follows."""
+    """Shows one `LogBuffer` at a time; its heading says which job, and when it does not follow."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, max_lines=CAPACITY_LINES, auto_scroll=False, highlight=False)
@@ -30,8 +30,12 @@ class LogPane(Log):
         if self._following:
             self.scroll_end(animate=False, immediate=True)
         empty = buffer is None or not buffer.written
-        self.border_title = f"{title}: nothing written yet" if empty and buffer is not None else title
-        self.border_subtitle = "following" if self._following else "not following: f goes to the end"
+        if buffer is None:
+            self.border_title = f" {title} "
+        elif empty:
+            self.border_title = f" {title}: nothing written yet "
+        else:
+            self.border_title = f" {'' if self._following else 'NOT FOLLOWING, f goes to the end · '}{title} "
 
     def follow(self) -> None:
         """Go to the end and stay there."""

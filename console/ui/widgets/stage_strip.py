@@ -5,7 +5,7 @@ from textual.widgets import Static
 
 from console.config.hosts import RESERVED
 from console.state.host import HostState
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.state.units import format_duration, format_percent
 from console.ui.widgets.palette import Palette
 from console.ui.words import VERDICT_COLORS, VERDICT_GLYPHS, stage_mark
@@ -74,12 +74,11 @@ def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette
                     text.append(f" {format_percent(fraction)}", style=palette.foreground)
                 if eta is not None:
                     text.append(f"  {format_duration(eta)} left", style=palette.foreground)
-                text.append(f"  {sanitize(detail)}" if detail else "", style=palette.foreground)
+                text.append(f"  {one_line(detail)}" if detail else "", style=palette.foreground)
                 text.append(f"  for {format_duration(max(0.0, host_now - since))}", style=palette.quiet)
                 return text
             case StageFailed(reason=reason):
-                first = sanitize(reason).strip().splitlines()
-                return Text(f"{stage} failed: {first[0] if first else 'no reason given'}", style=palette.error)
+                return Text(f"{stage} failed: {one_line(reason) or 'no reason given'}", style=palette.error)
             case _:
                 pass
     return Text("")

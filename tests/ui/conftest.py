@@ -1,0 +1,78 @@
+"""The screen on a recorded session, in a terminal of a given size."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from console.ui.app import RoostApp
+from console.ui.recording import Recorded, RecordedSession, read_recording
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+PATIENCE = 400
+
+
+class Shown:
+    """A running screen: what it shows, and what was asked of the host."""
+
+    def __init__(self, app: RoostApp, pilot: Pilot, session: RecordedSession) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.session = session
+
+    @property
+    def lines(self) -> list[str]:
+        return ["".join(piece.text for piece in strip) for strip in self.app.screen._compositor.render_strips()]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the screen take in and draw what there is until `condition` holds; fails with the screen's text."""
+        for _ in range(PATIENCE):
+            self.app._drain()
+            self.app._render_state()
+            await self.pilot.pause()
+            if condition():
+                return
+        pytest.fail(f"never came true; the screen shows\n{self.text}")
+
+    async def until_shown(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def send(self, *events) -> None:
+        for event in events:
+            await self.session.live.put(event)
+
+
+@pytest.fixture(scope="session")
+def embedded_run() -> list[Recorded]:
+    return read_recording(RECORDINGS / "embedded_run.jsonl")
+
+
+@pytest.fixture(scope="session")
+def eight_gpus() -> list[Recorded]:
+    return read_recording(RECORDINGS / "kimi_extraction.jsonl")
+
+
+@asynccontextmanager
+async def shown(
+    records: list[Recorded], *, until: float, size: tuple[int, int], host: str = "embedded"
+) -> AsyncIterator[Shown]:
+    session = RecordedSession(records, until=until)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[RecordedSession]:
+        yield session
+
+    app = RoostApp(host, connect)
+    async with app.run_test(size=size) as pilot:
+        yield Shown(app, pilot, session)
+
+
+@pytest.fixture
+def show():
+    return shown
