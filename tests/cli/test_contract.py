@@ -12,7 +12,12 @@ from remote.protocol.errors import ErrorCode
 
 def roost(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "console.cli", *arguments], capture_output=True, text=True, check=False, env=env, timeout=60
+        [sys.executable, "-m", "console.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        timeout=60,
     )
 
 
@@ -50,7 +55,9 @@ def test_an_unknown_host_is_a_usage_error_with_a_json_document(embedded_data) ->
 def test_stop_without_a_confirmation_exits_6_and_says_the_command(embedded_data) -> None:
     result = roost("stop", "some-job", "--json")
     assert result.returncode == 6
-    assert json.loads(result.stdout)["error"]["next_command"] == "roost stop some-job --host embedded --confirm some-job"
+    assert (
+        json.loads(result.stdout)["error"]["next_command"] == "roost stop some-job --host embedded --confirm some-job"
+    )
 
 
 def test_a_setting_that_is_no_assignment_is_a_usage_error(embedded_data) -> None:
@@ -65,7 +72,9 @@ def test_a_run_file_that_is_missing_is_named(embedded_data) -> None:
     assert "absent.toml" in json.loads(result.stdout)["error"]["message"]
 
 
-@pytest.mark.parametrize("verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts"])
+@pytest.mark.parametrize(
+    "verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts"]
+)
 def test_every_verb_explains_itself(verb: str) -> None:
     result = roost(verb, "--help")
     assert result.returncode == 0
