@@ -19,6 +19,7 @@ from remote.protocol.progress import (
     StageChanged,
     StageName,
     StagePending,
+    StageRunning,
     StageState,
     StepLogged,
 )
@@ -144,6 +145,13 @@ class HostState:
         """All stages of a run in their order."""
         known = self.stages.get(run_id, {})
         return [(stage, known.get(stage, StagePending())) for stage in STAGES]
+
+    def time_left_s(self, job: Job) -> float | None:
+        """What the run expects of the stage that `job` works for; None when it is over or nothing is known."""
+        for state in self.stages.get(job.run_id or "", {}).values():
+            if isinstance(state, StageRunning) and state.job_id == job.job_id:
+                return state.eta_s
+        return None
 
     def wanted_progress(self) -> dict[str, int]:
         """Whose progress is to be streamed, and from where: the newest run and what it started."""

@@ -173,6 +173,11 @@ class RoostApp(App[int]):
         telling = [job for job in live if job.log_size and job.agent != "run"]
         return (telling or live or jobs or [None])[0]
 
+    def refresh_now(self) -> None:
+        """Take in what has arrived and draw it, without waiting for the next tick."""
+        self._drain()
+        self._render_state()
+
     def _render_state(self) -> None:
         if not self._overview.is_mounted:
             return

@@ -131,7 +131,7 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911 - one case an event
         case ServerReady(startup_s=startup):
             return Pace("", f"ready after {format_duration(startup)}")
         case StageChanged(stage=stage, state=state):
-            return Pace("", f"{stage} {stage_mark(state).word}")
+            return Pace("", f"{stage}: {stage_mark(state).word}")
         case MappingBuilt(draft_vocab_size=size, coverage=coverage):
             return Pace("", f"{size:,} tokens" + ("" if coverage is None else f", coverage {coverage:.0%}"))
         case FilesCopied(bytes_done=done, bytes_total=total):

@@ -50,6 +50,7 @@ def gpu(index: int) -> GpuSample:
         temperature_celsius=round(chance.gauss(83 if capped else 66 + index, 0.6)),
         sm_clock_hz=2.1e9,
         throttle_reasons=["power_cap"] if capped else [],
+        owner_job_id=f"{RUN}-server",
     )
 
 

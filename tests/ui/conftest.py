@@ -33,8 +33,7 @@ class Shown:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the screen take in and draw what there is until `condition` holds; fails with the screen's text."""
         for _ in range(PATIENCE):
-            self.app._drain()
-            self.app._render_state()
+            self.app.refresh_now()
             await self.pilot.pause()
             if condition():
                 return

@@ -1,50 +1,55 @@
-"""The jobs: live ones first. Cells are compared before they are written, because a write redraws."""
+"""The jobs: the newest run first, what it started below it. Cells are compared before they are written: a write redraws."""
 
 from rich.text import Text
 from textual.widgets import DataTable
 
 from console.state.host import HostState
 from console.state.sanitize import one_line
+from console.state.units import format_duration
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, pace_of
 from remote.protocol.jobs import Finished, Job
 
-_COLUMNS = (("agent", 13), ("state", 10), ("time", 9), ("rate", 13), ("now", None))
+_COLUMNS = (("agent", 12), ("state", 10), ("time", 8), ("rate", 12))
+_ETA = ("left", 8)
+_LAST_COLUMN = "now"
+_WIDE_FROM = 110
 _MOST_JOBS = 200
 
 
 class JobsTable(DataTable[Text]):
-    """One row a job, keyed by its id."""
+    """One row a job, keyed by its id; the estimate of the time left has a column where there is room."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id, cursor_type="row", zebra_stripes=False, show_header=True)
+        super().__init__(id=id, cursor_type="row", show_header=True, cursor_foreground_priority="renderable")
         self._shown: dict[str, list[Text]] = {}
         self._placed: str | None = None
-
-    def on_mount(self) -> None:
-        """Make the columns."""
-        for label, width in _COLUMNS:
-            self.add_column(label, key=label, width=width)
+        self._laid_out: list[tuple[str, int]] = []
 
     def show(self, state: HostState, shown_job: Job | None, host_now: float, palette: Palette) -> None:
         """Render the jobs with the cursor on the one whose log is shown; rows are rebuilt only when their order changed."""
+        columns = _columns(self.size.width)
         jobs = state.ordered_jobs()[:_MOST_JOBS]
-        cells = {job.job_id: _cells(job, host_now, palette) for job in jobs}
-        if list(cells) != list(self._shown):
-            self._rebuild(cells)
+        cells = {job.job_id: _cells(job, state, host_now, columns, palette) for job in jobs}
+        if columns != self._laid_out or list(cells) != list(self._shown):
+            self._rebuild(columns, cells)
         else:
             for job_id, row in cells.items():
-                for (column, _), old, new in zip(_COLUMNS, self._shown[job_id], row, strict=True):
+                for (column, _), old, new in zip(columns, self._shown[job_id], row, strict=True):
                     if old != new:
                         self.update_cell(job_id, column, new)
         self._shown = cells
         if shown_job is not None and shown_job.job_id in cells:
             self._place_cursor(shown_job.job_id)
 
-    def _rebuild(self, cells: dict[str, list[Text]]) -> None:
+    def _rebuild(self, columns: list[tuple[str, int]], cells: dict[str, list[Text]]) -> None:
         with self.prevent(DataTable.RowHighlighted):
-            self.clear()
+            self.clear(columns=columns != self._laid_out)
+            if columns != self._laid_out:
+                self._laid_out = columns
+                for label, width in columns:
+                    self.add_column(label, key=label, width=width)
             for job_id, row in cells.items():
                 self.add_row(*row, key=job_id)
 
@@ -56,14 +61,8 @@ class JobsTable(DataTable[Text]):
             if row < self.size.height - 1:
                 self.scroll_to(y=0, animate=False)
 
-    def selected_job(self) -> str | None:
-        """The job under the cursor."""
-        if not self.row_count:
-            return None
-        return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
-
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Tell which job is meant."""
+        """Tell which job a person went to; the cursor that follows the shown job is nobody's choice."""
         event.stop()
         if event.row_key.value is not None and event.row_key.value != self._placed:
             self.post_message(JobSelected(event.row_key.value))
@@ -75,17 +74,39 @@ class JobsTable(DataTable[Text]):
             self.post_message(JobOpened(event.row_key.value))
 
 
-def _cells(job: Job, host_now: float, palette: Palette) -> list[Text]:
+def _columns(width: int) -> list[tuple[str, int]]:
+    columns = [*_COLUMNS, _ETA] if width >= _WIDE_FROM else list(_COLUMNS)
+    padding = 2 * (len(columns) + 1)
+    taken = sum(each for _, each in columns) + padding
+    return [*columns, (_LAST_COLUMN, max(10, width - taken - 1))]
+
+
+def _cells(job: Job, state: HostState, host_now: float, columns: list[tuple[str, int]], palette: Palette) -> list[Text]:
     mark = job_mark(job.state)
-    indent = " " if job.run_id else ""
+    rate, detail = _pace(job)
+    texts = {
+        "agent": Text(f"{' ' if job.run_id else ''}{one_line(job.agent)}", style=palette.foreground),
+        "state": Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
+        "time": Text(age_of(job, host_now), style=palette.foreground),
+        "rate": Text(rate, style=palette.foreground),
+        "left": Text(_time_left(job, state), style=palette.foreground),
+        "now": Text(detail, style=palette.quiet),
+    }
+    for label, width in columns:
+        texts[label].truncate(width, overflow="ellipsis")
+    return [texts[label] for label, _ in columns]
+
+
+def _pace(job: Job) -> tuple[str, str]:
+    """The rate, and what the job says now or why it ended; the run that stopped its own job needs no name."""
     rate, detail = ("", "") if job.last_progress is None else pace_of(job.last_progress.event)
     if isinstance(job.state, Finished):
         rate = ""
         detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
-    return [
-        Text(f"{indent}{one_line(job.agent)}", style=palette.foreground),
-        Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
-        Text(age_of(job, host_now), style=palette.foreground),
-        Text(rate, style=palette.foreground),
-        Text(one_line(detail or job.last_line)[:160], style=palette.quiet),
-    ]
+    words = one_line(detail or job.last_line)
+    return rate, words.replace(job.run_id, "its run") if job.run_id else words
+
+
+def _time_left(job: Job, state: HostState) -> str:
+    eta = state.time_left_s(job)
+    return "" if eta is None else format_duration(eta)

@@ -30,12 +30,12 @@ class LogPane(Log):
         if self._following:
             self.scroll_end(animate=False, immediate=True)
         empty = buffer is None or not buffer.written
-        if buffer is None:
-            self.border_title = f" {title} "
-        elif empty:
-            self.border_title = f" {title}: nothing written yet "
-        else:
-            self.border_title = f" {'' if self._following else 'NOT FOLLOWING, f goes to the end · '}{title} "
+        if buffer is not None and empty:
+            title = f"{title}: nothing written yet"
+        elif not self._following:
+            title = f"NOT FOLLOWING, f goes to the end · {title}"
+        # A border on all sides pads its title by itself, one at the top does not.
+        self.border_title = title if self.styles.border_left[0] else f" {title} "
 
     def follow(self) -> None:
         """Go to the end and stay there."""

@@ -52,9 +52,10 @@ def _verdict(run: Job, palette: Palette) -> Text | None:
     summary = run.result.summary if run.result is not None else {}
     decision, speedup, length = (summary.get(key) for key in ("decision", "speedup", "acceptance_length"))
     rates = [summary.get(key) for key in ("baseline_tokens_per_s", "drafter_tokens_per_s")]
-    if not isinstance(decision, str) or not all(isinstance(value, float) for value in (speedup, length, *rates)):
+    if decision not in VERDICT_GLYPHS or not all(isinstance(value, float) for value in (speedup, length, *rates)):
         return None
-    text = Text(f"{VERDICT_GLYPHS.get(decision, '?')} {decision} ", style=f"bold {palette[VERDICT_COLORS[decision]]}")
+    text = Text()
+    text.append(f"{VERDICT_GLYPHS[decision]} {decision} ", style=f"bold {palette[VERDICT_COLORS[decision]]}")
     text.append(
         f" {rates[0]:.1f} tok/s without the drafter, {rates[1]:.1f} with it: {speedup:.2f}x", style=palette.foreground
     )
@@ -66,7 +67,8 @@ def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette
     for stage, state in stages:
         match state:
             case StageRunning(since=since, fraction=fraction, eta_s=eta, detail=detail):
-                text = Text(f"{stage} ", style=f"bold {palette.accent}")
+                text = Text()
+                text.append(f"{stage} ", style=f"bold {palette.accent}")
                 if fraction is not None:
                     filled = round(fraction * _BAR_WIDTH)
                     text.append("█" * filled, style=palette.accent)

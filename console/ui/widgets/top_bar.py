@@ -17,7 +17,8 @@ class TopBar(Static):
 
     def show(self, state: HostState, now: float, host_now: float, alert_count: int, palette: Palette) -> None:
         """Render the state."""
-        text = Text(f" {state.name} ", style=f"bold {palette.primary}")
+        text = Text()
+        text.append(f" {state.name} ", style=f"bold {palette.primary}")
         text.append_text(link_text(state, now, palette))
         if state.sample_at is not None:
             age = now - state.sample_at
