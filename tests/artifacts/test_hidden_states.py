@@ -38,12 +38,16 @@ def sample(number: int, length: int = 5) -> Sample:
 
 
 def equal(left: Sample, right: Sample) -> bool:
-    return left.sample_id == right.sample_id and all(np.array_equal(a, b) for a, b in zip(left[1:], right[1:], strict=True))
+    return left.sample_id == right.sample_id and all(
+        np.array_equal(a, b) for a, b in zip(left[1:], right[1:], strict=True)
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 600), st.integers(0, 12))
-def test_round_trip_with_a_restart_anywhere(tmp_path_factory, lengths: list[int], shard_bytes: int, restart: int) -> None:
+def test_round_trip_with_a_restart_anywhere(
+    tmp_path_factory, lengths: list[int], shard_bytes: int, restart: int
+) -> None:
     directory = tmp_path_factory.mktemp("store")
     samples = [sample(number, length) for number, length in enumerate(lengths)]
     writer = StoreWriter(directory, properties(), shard_bytes)
@@ -73,7 +77,9 @@ def test_any_safetensors_reader_opens_a_shard(tmp_path: Path) -> None:
     tensors = safetensors.torch.load_file(tmp_path / "shard-00000.safetensors")
     assert tensors["hidden_states"].dtype == torch.bfloat16
     assert tensors["hidden_states"].shape == (5, len(LAYERS), H)
-    assert np.array_equal(tensors["final_hidden_states"].view(torch.int16).numpy().view(np.uint16), sample(7).final_hidden_states)
+    assert np.array_equal(
+        tensors["final_hidden_states"].view(torch.int16).numpy().view(np.uint16), sample(7).final_hidden_states
+    )
     assert tensors["loss_mask"].dtype == torch.bool
 
 
