@@ -26,7 +26,7 @@ from remote.protocol.progress import (
 from remote.protocol.requests import Welcome
 from remote.protocol.telemetry import TelemetrySample
 
-_LOG_TAIL_BYTES = 65_536
+_LOG_TAIL_BYTES = 262_144
 """A log that is opened for the first time starts this far from its end."""
 
 
@@ -119,7 +119,8 @@ class HostState:
         if job_id not in self.logs:
             job = self.jobs.get(job_id)
             size, start = (job.log_size, job.log_start) if job is not None else (0, 0)
-            self.logs[job_id] = LogBuffer(max(start, size - _LOG_TAIL_BYTES))
+            cursor = max(start, size - _LOG_TAIL_BYTES)
+            self.logs[job_id] = LogBuffer(cursor, left_out=cursor - start)
         return self.logs[job_id]
 
     def ordered_jobs(self) -> list[Job]:

@@ -3,6 +3,7 @@
 from collections import deque
 
 from console.state.sanitize import sanitize
+from console.state.units import format_bytes
 
 CAPACITY_LINES = 5000
 _MAX_LINE_BYTES = 8192
@@ -11,12 +12,15 @@ _MAX_LINE_BYTES = 8192
 class LogBuffer:
     """The newest lines of one log; `cursor` is the offset of the next byte that is wanted."""
 
-    def __init__(self, cursor: int) -> None:
+    def __init__(self, cursor: int, *, left_out: int = 0) -> None:
         self.cursor = cursor
         self.lines: deque[str] = deque(maxlen=CAPACITY_LINES)
         self.written = 0
         """Lines ever added: a view that has shown `n` of them wants the rest."""
         self._partial = b""
+        self._in_mid_line = left_out > 0
+        if left_out:
+            self._add(f"··· {format_bytes(left_out)} of the log before this are not shown; `roost logs` has them ···")
 
     def append(self, offset: int, data: bytes) -> None:
         """Add bytes at their absolute offset; what is there already is passed over, a gap is shown as one."""
@@ -27,6 +31,9 @@ class LogBuffer:
         if not fresh:
             return
         self.cursor = max(offset, self.cursor) + len(fresh)
+        if self._in_mid_line:
+            _, newline, fresh = fresh.partition(b"\n")
+            self._in_mid_line = not newline
         *whole, self._partial = (self._partial + fresh).split(b"\n")
         for line in whole:
             self._add_bytes(line)

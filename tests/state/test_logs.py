@@ -39,7 +39,15 @@ def test_a_cut_log_goes_on_at_its_new_start() -> None:
     assert buffer.cursor == 104
 
 
-def test_a_log_that_begins_in_the_middle_leaves_out_what_came_before() -> None:
+def test_a_log_that_begins_in_the_middle_says_so_and_begins_with_a_whole_line() -> None:
+    buffer = LogBuffer(2, left_out=2)
+    buffer.append(2, b"e")
+    buffer.append(3, b"\ntwo\n")
+    assert "2 B of the log before this are not shown" in buffer.lines[0]
+    assert list(buffer.lines)[1:] == ["two"]
+
+
+def test_bytes_before_the_cursor_are_passed_over() -> None:
     buffer = LogBuffer(4)
     buffer.append(0, b"one\ntwo\n")
     assert list(buffer.lines) == ["two"]

@@ -16,9 +16,10 @@ _RECENT = 300
 
 
 class Curve(NamedTuple):
-    """One curve; `low` None scales to its own extremes."""
+    """One curve; `low` None scales to its own extremes. The `short` label and value are for a line."""
 
     label: str
+    short: str
     last: str
     values: list[float | None]
     low: float | None
@@ -46,31 +47,35 @@ def curves_of(state: HostState) -> list[Curve]:
     found: list[Curve] = []
     training = state.training_curves()
     if training is not None and training.last is not None:
-        found.append(_curve("loss", f"{training.loss.last:.2f}", training.loss, None, "accent"))
+        found.append(_curve("training loss", "loss", f"{training.loss.last:.2f}", training.loss, None, "accent"))
         if training.accuracy.last is not None:
             last = f"{training.accuracy.last:.0%}"
-            found.append(_curve("accuracy of 1st draft token", last, training.accuracy, 0.0, "success"))
+            found.append(
+                _curve("accuracy of the 1st draft token", "1st draft token", last, training.accuracy, 0.0, "success")
+            )
     rates = (("prefill", state.prefill_history, "primary"), ("decode", state.decode_history, "primary"))
     for label, history, color in rates:
         if history.last:
-            found.append(_curve(label, format_rate(history.last, "tok"), history, 0.0, color))
+            found.append(_curve(label, label, format_rate(history.last, "tok"), history, 0.0, color))
     if state.acceptance_history.last is not None:
         last = f"{state.acceptance_history.last:.2f}"
-        found.append(_curve("acceptance length", last, state.acceptance_history, 1.0, "success"))
+        found.append(_curve("acceptance length", "acceptance", last, state.acceptance_history, 1.0, "success"))
     return found
 
 
-def _curve(label: str, last: str, series: Series, low: float | None, color: str) -> Curve:
-    return Curve(label, last, series.tail(_RECENT if label in ("prefill", "decode") else len(series)), low, color)
+def _curve(label: str, short: str, last: str, series: Series, low: float | None, color: str) -> Curve:
+    return Curve(
+        label, short, last, series.tail(_RECENT if label in ("prefill", "decode") else len(series)), low, color
+    )
 
 
 def _line(curves: list[Curve], width: int, palette: Palette) -> Text:
-    words = sum(len(curve.label) + len(curve.last) + 2 for curve in curves)
+    words = sum(len(curve.short) + len(curve.last) + 2 for curve in curves)
     room = (width - words - _LINE_GAP * (len(curves) - 1)) // len(curves)
     text = Text()
     for position, curve in enumerate(curves):
         text.append(" " * _LINE_GAP if position else "")
-        text.append(f"{curve.label} ", style=palette.quiet)
+        text.append(f"{curve.short} ", style=palette.quiet)
         drawn = sparkline(shrink(curve.values, max(4, min(40, room))), low=curve.low)
         text.append(f"{drawn} ", style=palette[curve.color])
         text.append(curve.last, style=palette.foreground)

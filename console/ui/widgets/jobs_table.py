@@ -8,7 +8,7 @@ from console.state.sanitize import one_line
 from console.state.units import format_duration
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
-from console.ui.words import age_of, job_mark, pace_of
+from console.ui.words import age_of, job_mark, pace_of, run_name
 from remote.protocol.jobs import Finished, Job
 
 _COLUMNS = (("agent", 12), ("state", 10), ("time", 8), ("rate", 12))
@@ -104,6 +104,8 @@ def _pace(job: Job) -> tuple[str, str]:
         rate = ""
         detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
     words = one_line(detail or job.last_line)
+    if job.agent == "run":
+        return rate, f"{run_name(job)} · {words}"
     return rate, words.replace(job.run_id, "its run") if job.run_id else words
 
 

@@ -15,6 +15,7 @@ from remote.protocol.progress import StageFailed, StageName, StageRunning, Stage
 _BAR_WIDTH = 16
 _SHORT = {"extraction": "extract", "vocabulary": "vocab", "training": "train", "evaluation": "eval"}
 _WIDE = 110
+_ROOMY = 140
 
 
 class StageStrip(Static):
@@ -35,7 +36,7 @@ class StageStrip(Static):
             text.append("" if position == 0 else " › " if wide else " ", style=palette.quiet)
             text.append(f"{mark.glyph} {name}", style=palette[mark.color])
         text.append("\n")
-        text.append_text(_verdict(run, palette) or _detail(stages, host_now, palette))
+        text.append_text(_verdict(run, palette) or _detail(stages, host_now, palette, roomy=self.size.width >= _ROOMY))
         self.update(text)
 
 
@@ -63,7 +64,7 @@ def _verdict(run: Job, palette: Palette) -> Text | None:
     return text
 
 
-def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette: Palette) -> Text:
+def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette: Palette, *, roomy: bool) -> Text:
     for stage, state in stages:
         match state:
             case StageRunning(since=since, fraction=fraction, eta_s=eta, detail=detail):
@@ -74,10 +75,11 @@ def _detail(stages: list[tuple[StageName, StageState]], host_now: float, palette
                     text.append("█" * filled, style=palette.accent)
                     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
                     text.append(f" {format_percent(fraction)}", style=palette.foreground)
+                if roomy:
+                    text.append(f"  {format_duration(max(0.0, host_now - since))} so far", style=palette.quiet)
                 if eta is not None:
                     text.append(f"  {format_duration(eta)} left", style=palette.foreground)
                 text.append(f"  {one_line(detail)}" if detail else "", style=palette.foreground)
-                text.append(f"  for {format_duration(max(0.0, host_now - since))}", style=palette.quiet)
                 return text
             case StageFailed(reason=reason):
                 return Text(f"{stage} failed: {one_line(reason) or 'no reason given'}", style=palette.error)

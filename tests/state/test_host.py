@@ -1,0 +1,172 @@
+"""The state after a whole recorded run, and after events that come twice, late or out of nowhere."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from console.state.alerts import alerts
+from console.state.forecast import runway_s
+from console.state.host import HostState
+from console.state.link import Closed, Connecting, Lost, Up
+from console.ui.recording import LinkUp, read_recording
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.frames import Heartbeat, JobChanged, LogData, ProgressMade, Telemetry
+from remote.protocol.jobs import Finished, Job, Paused, Running, Stalled
+from remote.protocol.progress import STAGES, StageDone, StageRunning
+from remote.protocol.telemetry import MountSample
+
+RECORDING = Path(__file__).parents[1] / "recordings/embedded_run.jsonl"
+
+
+@pytest.fixture(scope="module")
+def events() -> list:
+    found = []
+    for record in read_recording(RECORDING):
+        match record.what:
+            case LinkUp(latency_s=latency, welcome=welcome):
+                found.append((record.at, Up(since=record.at, latency_s=latency, welcome=welcome)))
+            case Telemetry() | JobChanged() | ProgressMade() | LogData():
+                found.append((record.at, record.what))
+            case _:
+                pass
+    return found
+
+
+def played(events, until: float = 1e9) -> HostState:
+    state = HostState("embedded")
+    for at, event in events:
+        if at <= until:
+            state.apply(event, at)
+    return state
+
+
+def job(job_id: str, state, *, created_at: float = 0.0, agent: str = "training", run_id: str | None = None) -> Job:
+    return Job(
+        job_id=job_id,
+        agent=agent,
+        state=state,
+        revision=1,
+        created_at=created_at,
+        created_by="ann",
+        command=["x"],
+        run_id=run_id,
+    )
+
+
+def test_a_whole_run_ends_with_every_stage_done_and_every_job_over(events) -> None:
+    state = played(events)
+    run = state.newest_run()
+    stages = state.stages_of(run.job_id)
+    assert [stage for stage, _ in stages] == list(STAGES)
+    assert all(isinstance(stage_state, StageDone) for _, stage_state in stages)
+    assert all(isinstance(each.state, Finished) for each in state.jobs.values())
+    assert run.result.summary["decision"] == "promote"
+    curves = state.training_curves()
+    assert curves.last.step == curves.last.total_steps == 400
+    assert curves.loss.last < curves.loss.tail(len(curves.loss))[0]
+
+
+def test_in_the_middle_one_stage_is_running_with_an_estimate(events) -> None:
+    state = played(events, until=180.0)
+    run = state.newest_run()
+    running = [stage for stage, each in state.stages_of(run.job_id) if isinstance(each, StageRunning)]
+    assert running == ["training"]
+    training = next(each for each in state.children(run.job_id) if each.agent == "training")
+    assert state.time_left_s(training) == pytest.approx(74, abs=2)
+    assert state.time_left_s(run) is None
+    assert set(state.wanted_progress()) == {run.job_id, *(each.job_id for each in state.children(run.job_id))}
+
+
+def test_progress_that_comes_twice_counts_once(events) -> None:
+    once, twice = played(events), played(sorted([*events, *events], key=lambda pair: pair[0]))
+    assert once.progress_seq == twice.progress_seq
+    once_curves, twice_curves = once.training_curves(), twice.training_curves()
+    assert len(once_curves.loss) == len(twice_curves.loss)
+    assert once.stages == twice.stages
+
+
+def test_logs_are_taken_only_where_somebody_looks(events) -> None:
+    assert played(events).logs == {}
+
+
+def test_the_newest_run_comes_first_with_its_jobs_below_it() -> None:
+    state = HostState("lab")
+    state.set_jobs(
+        [
+            job("old", Running(since=0, pid=1), created_at=1, agent="run"),
+            job("old-server", Running(since=0, pid=1), created_at=2, agent="server", run_id="old"),
+            job("new", Running(since=0, pid=1), created_at=3, agent="run"),
+            job("new-server", Running(since=0, pid=1), created_at=4, agent="server", run_id="new"),
+            job("new-training", Running(since=0, pid=1), created_at=5, run_id="new"),
+            job("orphan", Running(since=0, pid=1), created_at=2.5, run_id="gone"),
+        ]
+    )
+    order = [each.job_id for each in state.ordered_jobs()]
+    assert order == ["new", "new-training", "new-server", "orphan", "old", "old-server"]
+
+
+def test_the_hosts_clock_is_its_own() -> None:
+    state = HostState("lab")
+    assert state.host_now(5.0) is None
+    state.apply(Heartbeat(at=1000.0), 10.0)
+    assert state.host_now(12.5) == 1002.5
+
+
+def test_a_welcome_outlives_the_link(events) -> None:
+    state = played(events, until=1.0)
+    state.apply(Lost(since=1.0, reason="gone", retry_at=4.0), 1.0)
+    state.apply(Connecting(attempt=1, since=1.0), 4.0)
+    assert state.welcome is not None
+    assert isinstance(state.link, Connecting)
+
+
+def test_a_lost_link_says_when_it_tries_again_and_that_jobs_go_on() -> None:
+    state = HostState("lab")
+    state.apply(Lost(since=100.0, reason="\x1b[31mreset", retry_at=108.0), 100.0)
+    assert alerts(state, 103.0) == ["link lost 3 s ago, next try in 5 s, jobs on the host go on (reset)"]
+    state.apply(Closed(error=ErrorInfo(code=ErrorCode.CONNECTION, message="the host key has changed")), 110.0)
+    assert alerts(state, 110.0) == ["link closed: the host key has changed"]
+
+
+def test_what_wants_a_person_is_an_alert() -> None:
+    state = HostState("lab")
+    state.set_jobs(
+        [
+            job("run-a", Running(since=0, pid=1), created_at=1, agent="run"),
+            job("stuck", Stalled(since=0, pid=1, heartbeat_age_s=70), created_at=2, run_id="run-a"),
+            job("waits", Paused(since=0, pid=1, reason="the disk is full"), created_at=3, run_id="run-a"),
+        ]
+    )
+    found = " | ".join(alerts(state, 0.0))
+    assert "stuck: no heartbeat for 1:10" in found
+    assert "waits is paused: the disk is full" in found
+
+
+def test_runway_is_free_space_over_fill_rate_and_unknown_when_it_does_not_fill() -> None:
+    def mount(rate: float | None) -> MountSample:
+        return MountSample(
+            path="/d", used_bytes=0, total_bytes=10**9, free_bytes=10**9, free_inodes=None, fill_rate_bytes_per_s=rate
+        )
+
+    assert runway_s(mount(1e6)) == 1000.0
+    assert runway_s(mount(None)) is None
+    assert runway_s(mount(0.0)) is None
+    assert runway_s(mount(-1e6)) is None
+
+
+def test_a_disk_that_fills_within_the_hour_is_an_alert(events) -> None:
+    sample = next(event.sample for _, event in events if isinstance(event, Telemetry))
+    filling = [
+        MountSample(
+            path="/data",
+            used_bytes=0,
+            total_bytes=10**12,
+            free_bytes=6 * 10**11,
+            free_inodes=None,
+            fill_rate_bytes_per_s=1e9,
+        )
+    ]
+    state = HostState("lab")
+    state.apply(Telemetry(sample=msgspec.structs.replace(sample, mounts=filling)), 0.0)
+    assert any("/data is full in 10:00" in alert for alert in alerts(state, 0.0))
