@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import sys
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,12 +18,12 @@ from console import operations
 from console.errors import ConsoleError
 from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line, sanitize
 from console.ui.availability import is_possible
 from console.ui.commands import ActionCommands
 from console.ui.keymap import ACTIONS, bindings
 from console.ui.messages import JobOpened, JobSelected
-from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, stop_question
+from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, error_text, stop_question
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
@@ -164,12 +165,16 @@ class RoostApp(App[int]):
         if self._session is not None:
             await self._session.watch(logs=logs, progress=progress)
 
+    @property
+    def jobs_at_work(self) -> list[Job]:
+        """The jobs that go on when the screen is closed."""
+        return [job for job in self._state.ordered_jobs() if not is_over(job.state)]
+
     def shown_job(self) -> Job | None:
         """The selected job, else the newest live one that writes a log, else the newest."""
         if self._selected in self._state.jobs:
             return self._state.jobs[self._selected]
-        jobs = self._state.ordered_jobs()
-        live = [job for job in jobs if not is_over(job.state)]
+        jobs, live = self._state.ordered_jobs(), self.jobs_at_work
         telling = [job for job in live if job.log_size and job.agent != "run"]
         return (telling or live or jobs or [None])[0]
 
@@ -213,12 +218,7 @@ class RoostApp(App[int]):
         self.action_log()
 
     def _show_error(self, info: ErrorInfo) -> None:
-        body = Text(sanitize(info.message))
-        if info.hint:
-            body.append(f"\n\n{sanitize(info.hint)}")
-        if info.next_command:
-            body.append(f"\n\n$ {info.next_command}", style="bold")
-        self.push_screen(Notice("That did not work", body))
+        self.push_screen(Notice("That did not work", error_text(info)))
 
     def action_log(self) -> None:
         """The shown job's log on the whole screen."""
@@ -309,4 +309,8 @@ def run_screen(host_name: str) -> int:
     """Open the screen on a host; returns the exit code when it is closed."""
     os.environ.setdefault("TEXTUAL_FPS", "15")
     app = RoostApp(host_name, lambda: _open_live(host_name))
-    return app.run() or 0
+    code = app.run() or 0
+    if app.jobs_at_work:
+        names = ", ".join(one_line(job.agent) for job in app.jobs_at_work)
+        sys.stdout.write(f"Still at work on {host_name}: {names}. `roost --host {host_name}` shows them again.\n")
+    return code

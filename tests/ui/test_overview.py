@@ -3,11 +3,12 @@
 import re
 import time
 
+import msgspec
 import pytest
 
 from console.state.link import Lost, Up
 from console.ui.recording import LinkUp
-from remote.protocol.frames import JobChanged, LogData, ProgressMade
+from remote.protocol.frames import JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Job, Running
 from remote.protocol.progress import ProgressRecord, StageChanged, StageFailed
 
@@ -41,6 +42,17 @@ async def test_eight_gpus_disk_jobs_and_log_share_every_size(eight_gpus, show, s
         assert "prefill 2.91k tok/s" in screen.text
         for agent in ("run", "extraction", "server"):
             assert any(line.split()[:1] == [agent] for line in screen.lines), agent
+
+
+async def test_a_lost_gpu_keeps_its_row_and_is_an_alert(eight_gpus, show) -> None:
+    async with show(eight_gpus, until=295.0, size=(80, 24), host="rtx-lab") as screen:
+        await screen.until_shown("GPU 7")
+        sample = screen.app._state.sample
+        gpus = list(sample.gpus)
+        gpus[6] = msgspec.structs.replace(gpus[6], error="fell off the bus (XID 79)", gpu_utilization=None)
+        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus)))
+        await screen.until_shown("GPU 6  ✗ fell off the bus (XID 79)", "! GPU 6: fell off the bus (XID 79)")
+        assert "GPU 7" in screen.text
 
 
 async def test_curves_are_a_line_or_plots_by_height(embedded_run, show) -> None:

@@ -11,6 +11,7 @@ from textual.widgets import Button, Input, Static
 
 from console.state.sanitize import one_line, sanitize
 from console.state.units import format_bytes
+from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan
 
@@ -133,6 +134,16 @@ class PlanDialog(ModalScreen[bool]):
         self.dismiss(answer and not self._plan.problems)
 
 
+def error_text(info: ErrorInfo) -> Text:
+    """What happened, and what to do next."""
+    body = Text(sanitize(info.message))
+    if info.hint:
+        body.append(f"\n\n{sanitize(info.hint)}")
+    if info.next_command:
+        body.append(f"\n\n$ {one_line(info.next_command)}", style="bold")
+    return body
+
+
 def stop_question(job: Job, children: list[Job], host: str) -> Text:
     """What stopping a job means: which one, where, and what goes with it."""
     text = Text("Stop ")
@@ -155,7 +166,7 @@ def plan_text(plan: RunPlan) -> RenderableType:
     stages.add_column(no_wrap=True)
     stages.add_column()
     for stage in plan.stages:
-        need = "" if stage.bytes_needed is None else f" ({format_bytes(stage.bytes_needed)})"
+        need = "" if not stage.bytes_needed else f" ({format_bytes(stage.bytes_needed)})"
         stages.add_row(stage.action, stage.stage, Text(sanitize(f"{stage.reason}{need}")))
     room = f"needs {format_bytes(plan.bytes_needed)} on disk, {format_bytes(plan.bytes_free)} are free\n"
     parts: list[RenderableType] = [Text(sanitize(plan.directory)), Text(room), stages]

@@ -9,7 +9,7 @@ from console.state.units import format_duration
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, pace_of, run_name
-from remote.protocol.jobs import Finished, Job
+from remote.protocol.jobs import Finished, Job, is_over
 
 _COLUMNS = (("agent", 12), ("state", 10), ("time", 8), ("rate", 12))
 _ETA = ("left", 8)
@@ -90,7 +90,7 @@ def _cells(job: Job, state: HostState, host_now: float, columns: list[tuple[str,
         "time": Text(age_of(job, host_now), style=palette.foreground),
         "rate": Text(rate, style=palette.foreground),
         "left": Text(_time_left(job, state), style=palette.foreground),
-        "now": Text(detail, style=palette.quiet),
+        "now": Text(detail, style=palette.quiet if is_over(job.state) else palette.foreground),
     }
     for label, width in columns:
         texts[label].truncate(width, overflow="ellipsis")
