@@ -1,0 +1,86 @@
+"""Rates, acceptance and comparison, worked out by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote.agents.evaluation.report import (
+    acceptance_length,
+    compare,
+    decode_rate,
+    end_to_end_rate,
+    first_difference,
+    oddity,
+)
+from remote.protocol.reports import PromptResult
+
+
+def prompt(
+    prompt_id: str, ids: list[int], *, first: float = 1.0, total: float = 3.0, calls: int | None = None
+) -> PromptResult:
+    return PromptResult(
+        prompt_id=prompt_id,
+        output_ids=ids,
+        output_text="",
+        time_to_first_token_s=first,
+        end_to_end_s=total,
+        decode_tokens_per_s=0.0,
+        verify_calls=calls,
+        acceptance_length=None,
+    )
+
+
+def test_rates_weigh_tokens_and_leave_the_prefill_out() -> None:
+    prompts = [prompt("a", [1] * 11, total=3.0), prompt("b", [1] * 31, total=11.0)]
+    assert decode_rate(prompts) == pytest.approx((10 + 30) / (2.0 + 10.0))
+    assert end_to_end_rate(prompts) == pytest.approx(42 / 14)
+    assert decode_rate([]) == 0.0
+
+
+def test_acceptance_counts_the_bonus_token_but_not_the_prefills() -> None:
+    assert acceptance_length([prompt("a", [1] * 13, calls=6), prompt("b", [1] * 9, calls=4)]) == pytest.approx(20 / 10)
+    assert acceptance_length([prompt("a", [1, 2, 3])]) is None
+
+
+@given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
+def test_the_first_difference_is_where_the_common_part_ends(left: list[int], right: list[int]) -> None:
+    position = first_difference(left, right)
+    assert position == first_difference(right, left)
+    if position is None:
+        assert left == right
+    else:
+        assert left[:position] == right[:position]
+        assert left[position : position + 1] != right[position : position + 1]
+
+
+def test_a_difference_is_judged_by_the_gap_at_its_place() -> None:
+    asked: list[tuple[str, list[int]]] = []
+
+    def gap_at(prompt_id: str, common: list[int]) -> float:
+        asked.append((prompt_id, common))
+        return {"tie": 1e-4, "real": 0.5, "ended": 0.5}[prompt_id]
+
+    baseline = [
+        prompt("same", [1, 2]),
+        prompt("tie", [1, 2, 3]),
+        prompt("real", [4, 5]),
+        prompt("ended", [7]),
+        prompt("x", [1]),
+    ]
+    drafter = [prompt("same", [1, 2]), prompt("tie", [1, 9, 3]), prompt("real", [8, 5]), prompt("ended", [7, 8])]
+    compared, found = compare(baseline, drafter, gap_at=gap_at, near_tie_logit_gap=1e-3)
+    assert compared == 4
+    assert [(d.prompt_id, d.position, d.near_tie) for d in found] == [
+        ("tie", 1, True),
+        ("real", 0, False),
+        ("ended", 1, False),
+    ]
+    assert (found[2].token_baseline, found[2].token_drafter) == (-1, 8)
+    assert asked == [("tie", [1]), ("real", []), ("ended", [7])]
+
+
+def test_empty_and_repetitive_outputs_are_odd() -> None:
+    assert oddity([]) == oddity([5]) == "empty"
+    assert oddity([1, 2] * 20) == "repetitive"
+    assert oddity(list(range(40))) is None
+    assert oddity([1, 1, 1]) is None

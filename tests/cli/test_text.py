@@ -1,0 +1,60 @@
+"""What people read: every variant has words, and nothing hostile gets through."""
+
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from protocol_samples import SAMPLES
+
+from console.cli.text import job_table, mapping_lines, progress_line, state_words
+from remote.protocol.jobs import Job, JobState
+from remote.protocol.progress import Progress, ProgressRecord
+from remote.protocol.reports import Finding, MappingReport
+
+
+def samples_of(union: object) -> list[object]:
+    kinds = get_args(union)
+    found = [sample for sample in SAMPLES if isinstance(sample, kinds)]
+    assert {type(sample) for sample in found} == set(kinds)
+    return found
+
+
+@pytest.mark.parametrize("state", samples_of(JobState), ids=lambda state: type(state).__name__)
+def test_every_state_has_words(state: JobState) -> None:
+    assert state_words(state).strip()
+
+
+@pytest.mark.parametrize("event", samples_of(Progress), ids=lambda event: type(event).__name__)
+def test_every_event_has_words(event: Progress) -> None:
+    line = progress_line(ProgressRecord(seq=1, at=0.0, event=event))
+    assert line.startswith("00:00:00 ")
+    assert len(line) > len("00:00:00 ") + 3
+
+
+def test_jobs_line_up_under_their_heading() -> None:
+    jobs = [sample for sample in SAMPLES if isinstance(sample, Job)]
+    lines = job_table(jobs)
+    assert len(lines) == len(jobs) + 1
+    column = lines[0].index("STATE")
+    assert all(line[column - 1] == " " and line[column] != " " for line in lines[1:])
+
+
+def test_a_finding_shows_its_fix() -> None:
+    finding = Finding(code="absolute-ids", severity="error", message="m", fix="subtract arange")
+    report = MappingReport(
+        path="/m",
+        valid=False,
+        findings=[finding],
+        files=[],
+        draft_vocab_size=None,
+        target_vocab_size=None,
+        coverage=None,
+        provenance="foreign",
+    )
+    text = "\n".join(mapping_lines(report))
+    assert "NOT VALID" in text
+    assert "[absolute-ids]" in text
+    assert "subtract arange" in text
