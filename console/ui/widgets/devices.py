@@ -20,6 +20,8 @@ _BAR_WIDTH = 8
 _MOST_CORES = 8
 _GIB = 1 << 30
 _LEAST_HISTORY = 8
+_LIMITS_BEYOND_HEADING = 12
+"""What limits a device takes this much more room than its heading."""
 _WIDE_FROM = 110
 """From here on there is room for who owns a device and for its clock."""
 
@@ -70,12 +72,13 @@ def device_rows(state: HostState, palette: Palette, width: int) -> list[Row]:
     head = "GPU    use             memory      temp   power"
     head += "    clock     owner       limited by" if wide else "   limited by"
     histories = _history_width(sample, state, width - len(head) - 6)
+    start = min(width - histories, len(head) + _LIMITS_BEYOND_HEADING)
     if histories:
-        head = f"{head:<{width - histories}}use, last {histories} readings"[:width]
+        head = f"{head:<{start}}use, last {histories} readings"[:width]
     rows: list[Row] = [[(head, palette.quiet)]]
     for gpu in sample.gpus:
         row = _gpu_row(gpu, owners[gpu.gpu_index], palette, wide=wide)
-        rows.append(_with_history(row, state.gpu_history.get(gpu.gpu_index), width, histories, palette))
+        rows.append(_with_history(row, state.gpu_history.get(gpu.gpu_index), start, histories, palette))
     return rows
 
 
@@ -117,11 +120,11 @@ def _history(series: Series | None, width: int, palette: Palette) -> Row:
     return [(sparkline([value], low=0.0, high=1.0), palette.level(value or 0.0)) for value in series.tail(width)]
 
 
-def _with_history(row: Row, series: Series | None, width: int, histories: int, palette: Palette) -> Row:
+def _with_history(row: Row, series: Series | None, start: int, histories: int, palette: Palette) -> Row:
     if not histories:
         return row
     history = _history(series, histories, palette)
-    gap = width - _length(row) - len(history)
+    gap = start - _length(row) + histories - len(history)
     return [*row, (" " * max(1, gap), palette.quiet), *history]
 
 

@@ -11,6 +11,8 @@ from console.ui.widgets.palette import Palette
 from remote.protocol.telemetry import EngineSample, HostSample, MountSample, TelemetrySample
 
 _BAR_WIDTH = 8
+_ROOMY = 140
+"""Columns from which the network has room."""
 _MOST_MOUNTS = 3
 _STEADY_BYTES_PER_S = 1024.0
 _WORTH_TELLING_S = 7 * 86_400.0
@@ -25,17 +27,17 @@ class HostLines(Static):
         if sample is None:
             self.update(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
             return
-        lines = host_lines(sample, palette, low=low)
+        lines = host_lines(sample, palette, low=low, roomy=self.size.width >= _ROOMY)
         text = Text("\n").join(lines)
         self.update(Text(text.plain, style=palette.quiet) if stale else text)
 
 
-def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool) -> list[Text]:
+def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool) -> list[Text]:
     """The lines, the most pressing disk first."""
     mounts = sorted(sample.mounts, key=_pressure)
     shown = mounts[: 1 if low else _MOST_MOUNTS]
     lines = [_mount(mount, palette) for mount in shown]
-    lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low))
+    lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low, roomy=roomy))
     if sample.engines:
         lines += [_engine(engine, palette) for engine in sample.engines]
     else:
@@ -77,7 +79,7 @@ def _filling(rate: float | None) -> str:
     return f"{'+' if rate > 0 else '-'}{format_bytes(abs(rate))}/s"
 
 
-def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette, *, low: bool) -> Text:
+def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette, *, low: bool, roomy: bool) -> Text:
     text = Text("memory  ", style=palette.quiet)
     text.append(
         f"{format_bytes(host.memory_used_bytes)} of {format_bytes(host.memory_total_bytes)}", style=palette.foreground
@@ -90,6 +92,7 @@ def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette,
     if not low:
         reads, writes = format_bytes(host.disk_read_bytes_per_s), format_bytes(host.disk_write_bytes_per_s)
         text.append(f"  disk reads {reads}/s, writes {writes}/s", style=palette.quiet)
+    if roomy:
         received, sent = format_bytes(host.network_rx_bytes_per_s), format_bytes(host.network_tx_bytes_per_s)
         text.append(f"  network in {received}/s, out {sent}/s", style=palette.quiet)
     return text

@@ -105,7 +105,7 @@ def _pace(job: Job) -> tuple[str, str]:
         detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
     words = one_line(detail or job.last_line)
     if job.agent == "run":
-        return rate, f"{run_name(job)} · {words}"
+        return rate, f"{run_name(job)} · {words}" if words else run_name(job)
     return rate, words.replace(job.run_id, "its run") if job.run_id else words
 
 
