@@ -32,8 +32,9 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
     """Show what a run would do on the host, without doing it."""
 
     async def work() -> RunPlan:
+        document, overrides = operations.run_document(source), _overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.plan_run(session, operations.run_document(source), _overrides(settings))
+            return await operations.plan_run(session, document, overrides)
 
     result = execute(work(), as_json=as_json)
     if as_json:
@@ -58,8 +59,9 @@ def run(
     """Start a run on the host; it goes on without this command."""
 
     async def work() -> tuple[Job, VerdictReport | None]:
+        document, overrides = operations.run_document(source), _overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
-            planned = await operations.plan_run(session, operations.run_document(source), _overrides(settings))
+            planned = await operations.plan_run(session, document, overrides)
             job = await operations.start_run(session, planned)
             narrate(f"started {job.job_id} on {host}")
             if not wait:
