@@ -189,14 +189,20 @@ async def follow_job(session: Session, job_id: JobId) -> AsyncGenerator[Job | Pr
     if is_over(job.state):
         return
     await watch(session, progress={job_id: 0})
+    seen = 0
     async with aclosing(session.events()) as events:
         async for event in events:
             match event:
                 case JobChanged(job=changed) if changed.job_id == job_id:
-                    yield changed
                     if is_over(changed.state):
+                        # The state may overtake the last records, which come from another stream.
+                        async for record in _remaining_progress(session, job_id, seen):
+                            yield record
+                        yield changed
                         return
+                    yield changed
                 case ProgressMade(job_id=source, record=record) if source == job_id:
+                    seen = record.seq
                     yield record
                 case Closed(error=error) if error is not None:
                     raise HostError(error)
@@ -206,6 +212,13 @@ async def follow_job(session: Session, job_id: JobId) -> AsyncGenerator[Job | Pr
                     yield event
                 case _:
                     pass
+
+
+async def _remaining_progress(session: Session, job_id: JobId, seen: int) -> AsyncGenerator[ProgressRecord, None]:
+    while records := await read_progress(session, job_id, after_seq=seen):
+        for record in records:
+            yield record
+        seen = records[-1].seq
 
 
 async def read_verdict(session: Session, job_id: JobId) -> VerdictReport:
