@@ -9,7 +9,8 @@ from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.logs import LogBuffer
 from console.state.series import Series
 from remote.protocol.frames import Event, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
-from remote.protocol.jobs import Job
+from remote.protocol.jobs import Finished, Job
+from remote.protocol.jobs import Lost as LostJob
 from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
@@ -17,6 +18,7 @@ from remote.protocol.progress import (
     Note,
     ProgressRecord,
     StageChanged,
+    StageFailed,
     StageName,
     StagePending,
     StageRunning,
@@ -145,7 +147,8 @@ class HostState:
     def stages_of(self, run_id: str) -> list[tuple[StageName, StageState]]:
         """All stages of a run in their order."""
         known = self.stages.get(run_id, {})
-        return [(stage, known.get(stage, StagePending())) for stage in STAGES]
+        run = self.jobs.get(run_id)
+        return [(stage, _settled(known.get(stage, StagePending()), run)) for stage in STAGES]
 
     def time_left_s(self, job: Job) -> float | None:
         """What the run expects of the stage that `job` works for; None when it is over or nothing is known."""
@@ -202,3 +205,16 @@ class HostState:
 def _total(rates: list[float | None]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
+
+
+def _settled(state: StageState, run: Job | None) -> StageState:
+    """A stage that its run left at work, being killed for one, is at work no more."""
+    if not isinstance(state, StageRunning) or run is None:
+        return state
+    match run.state:
+        case Finished(ended_at=ended, reason=reason):
+            return StageFailed(started_at=state.since, ended_at=ended, reason=f"the run ended: {reason}")
+        case LostJob(reason=reason):
+            return StageFailed(started_at=state.since, ended_at=state.since, reason=f"the run is lost: {reason}")
+        case _:
+            return state

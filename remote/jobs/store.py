@@ -261,4 +261,4 @@ class JobStore:
         for job in self.list():
             if job.run_id == run_id and not is_over(job.state):
                 with self._changing(job.job_id):
-                    self._stop(job, actor="host", reason=f"its run {run_id} has ended")
+                    self._stop(job, actor="host", reason="its run has ended")

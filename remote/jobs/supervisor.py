@@ -167,7 +167,7 @@ class Supervisor:
             child = launch_path.parent
             if (child / "exit.json").exists() or not _is_child(launch_path, me):
                 continue
-            reason = f"its run {me} has ended"
+            reason = "its run has ended"
             stop = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
             with contextlib.suppress(OSError):
                 atomic.write_once(child / "stop.json", plain_json.encode(stop))

@@ -13,7 +13,7 @@ from console.ui.recording import LinkUp, read_recording
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Heartbeat, JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Finished, Job, Paused, Running, Stalled
-from remote.protocol.progress import STAGES, StageDone, StageRunning
+from remote.protocol.progress import STAGES, ProgressRecord, StageChanged, StageDone, StageFailed, StageRunning
 from remote.protocol.telemetry import MountSample
 
 RECORDING = Path(__file__).parents[1] / "recordings/embedded_run.jsonl"
@@ -170,3 +170,25 @@ def test_a_disk_that_fills_within_the_hour_is_an_alert(events) -> None:
     state = HostState("lab")
     state.apply(Telemetry(sample=msgspec.structs.replace(sample, mounts=filling)), 0.0)
     assert any("/data is full in 10:00" in alert for alert in alerts(state, 0.0))
+
+
+def test_a_stage_that_its_run_left_at_work_is_at_work_no_more() -> None:
+    state = HostState("h")
+    run = Job(
+        job_id="run-x",
+        agent="run",
+        state=Running(since=1.0, pid=1),
+        revision=1,
+        created_at=1.0,
+        created_by="user",
+        command=[],
+    )
+    ended = Finished(started_at=1.0, ended_at=9.0, outcome="failed", exit_code=None, signal=9, reason="killed")
+    running = StageChanged(stage="server", state=StageRunning(since=2.0))
+    state.set_jobs([run])
+    state.apply(ProgressMade(job_id="run-x", record=ProgressRecord(seq=1, at=2.0, event=running)), 0.0)
+    assert dict(state.stages_of("run-x"))["server"] == StageRunning(since=2.0)
+    state.apply(JobChanged(job=msgspec.structs.replace(run, state=ended)), 0.0)
+    left = dict(state.stages_of("run-x"))["server"]
+    assert isinstance(left, StageFailed)
+    assert "killed" in left.reason

@@ -43,9 +43,12 @@ class LogPane(Log):
         self.scroll_end(animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scrolling up stops following; reaching the end starts it again."""
+        """Scrolling up stops following; reaching the end starts it again.
+
+        A view that was moved back because there is less to show (another log, a larger window) is still at its end.
+        """
         super().watch_scroll_y(old_value, new_value)
-        if new_value < old_value:
-            self._following = False
-        elif new_value >= self.max_scroll_y:
+        if new_value >= self.max_scroll_y:
             self._following = True
+        elif new_value < old_value:
+            self._following = False
