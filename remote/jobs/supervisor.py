@@ -144,7 +144,7 @@ class Supervisor:
             asked = {"requested_by": "unknown", "reason": f"{path} cannot be read: {error}"}
         if asked is None and self.told_to_end:
             reason = "the supervisor received SIGTERM"
-            asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
+            asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": "its run has ended"}
             with contextlib.suppress(OSError):
                 atomic.write_once(path, plain_json.encode(asked))
         return asked
@@ -167,8 +167,7 @@ class Supervisor:
             child = launch_path.parent
             if (child / "exit.json").exists() or not _is_child(launch_path, me):
                 continue
-            reason = "its run has ended"
-            stop = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
+            stop = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": "its run has ended"}
             with contextlib.suppress(OSError):
                 atomic.write_once(child / "stop.json", plain_json.encode(stop))
 

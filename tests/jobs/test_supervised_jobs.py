@@ -305,7 +305,7 @@ def test_a_run_that_ends_takes_its_jobs_with_it_and_nobody_elses(workshop):
     workshop.start("neighbour", SLEEP)
     workshop.stop("run")
     child = workshop.until("child", finished)
-    assert child.state.reason == "stopped by host: its run run has ended"
+    assert child.state.reason == "stopped by host: its run has ended"
     workshop.until("run", finished)
     assert isinstance(workshop.store.get("neighbour").state, Running)
     with pytest.raises(Precondition, match="starts no more jobs"):
