@@ -144,7 +144,7 @@ class Supervisor:
             asked = {"requested_by": "unknown", "reason": f"{path} cannot be read: {error}"}
         if asked is None and self.told_to_end:
             reason = "the supervisor received SIGTERM"
-            asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": "its run has ended"}
+            asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
             with contextlib.suppress(OSError):
                 atomic.write_once(path, plain_json.encode(asked))
         return asked
