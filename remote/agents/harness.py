@@ -4,6 +4,7 @@ Exit codes: 0 with `result.json`; 5 for an unmet precondition or a conflict and 
 work gave up because it was asked to stop.
 """
 
+import io
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ EXIT_FAILED = 1
 EXIT_PRECONDITION = 5
 EXIT_STOPPED = 143
 
+_MESSAGE_LIMIT = 16_000
+"""Characters of an error that are kept; a progress record must fit into a line."""
+
 _SpecT = TypeVar("_SpecT")
 
 
@@ -48,10 +52,10 @@ class JobContext:
         self._seq = _count_lines(directory / "progress.jsonl")
 
     def tell(self, event: Progress) -> None:
-        """Append an event to the job's progress; safe from any thread."""
+        """Append an event to the job's progress; safe from any thread. Raises ProtocolError for one over 1 MiB."""
         with self._lock:
+            os.write(self._progress, encode_line(ProgressRecord(seq=self._seq + 1, at=time.time(), event=event)))
             self._seq += 1
-            os.write(self._progress, encode_line(ProgressRecord(seq=self._seq, at=time.time(), event=event)))
         if not isinstance(event, StageChanged):  # a run writes its own log
             sys.stdout.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {_log_line(event)}\n")
             sys.stdout.flush()
@@ -92,7 +96,22 @@ def _request_stop_on_signals(job: JobContext) -> None:
     signal.signal(signal.SIGINT, request)
 
 
+def _tellable(text: str) -> str:
+    """`text` so that it can travel: valid UTF-8 (names of files may be none), its middle cut out when it is over-long."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    half = _MESSAGE_LIMIT // 2
+    return text if len(text) <= _MESSAGE_LIMIT else f"{text[:half]} … {text[-half:]}"
+
+
+def _log_in_utf8() -> None:
+    """Whatever the host's locale: no character of an event may end the work that tells it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def _fail(job: JobContext, info: ErrorInfo, exit_code: int) -> int:
+    info = msgspec.structs.replace(info, message=_tellable(info.message), hint=info.hint and _tellable(info.hint))
     write_atomic(job.directory / "failure.json", msgspec.json.encode(info))
     job.tell(Note(level="error", text=info.message))
     sys.stderr.write(f"error: {info.message}\n")
@@ -108,6 +127,7 @@ def main(
     directory = Path(os.environ["ROOST_JOB_DIR"])
     job = JobContext(directory, Path(os.environ["ROOST_ROOT"]))
     _request_stop_on_signals(job)
+    _log_in_utf8()
     code = _run(spec_type, work, job)
     sys.stdout.flush()
     sys.stderr.flush()

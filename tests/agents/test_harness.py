@@ -81,6 +81,15 @@ def test_a_result_is_written_and_the_log_tells_what_was_told(worker: Worker) -> 
     assert "note level=info text=/a job-1" in out
 
 
+def test_the_result_is_the_last_that_is_written(worker: Worker) -> None:
+    body = "assert not (job.directory / 'result.json').exists()\nnote(job, 'x')\nreturn JobResult()"
+    code, out = worker.run(body)
+    assert code == 0, out
+    written = {path.name: path.stat().st_mtime_ns for path in worker.directory.iterdir()}
+    assert set(written) == {"spec.json", "progress.jsonl", "result.json"}
+    assert max(written, key=lambda name: (written[name], name == "result.json")) == "result.json"
+
+
 @pytest.mark.parametrize(("error", "code"), [("Precondition", 5), ("Conflict", 5), ("WorkFailed", 1)])
 def test_a_refusal_has_its_code_its_reason_and_its_hint(worker: Worker, error: str, code: int) -> None:
     status, out = worker.run(f"raise {error}('no room', hint='make some')")
@@ -103,6 +112,43 @@ def test_a_spec_of_another_kind_is_refused(worker: Worker) -> None:
     assert code == 1
     assert "MappingCopySpec" in worker.failure()["message"]
     assert not worker.has_result()
+
+
+def test_a_spec_that_is_none_is_told(worker: Worker) -> None:
+    (worker.directory / "spec.json").write_text('{"type": "half')
+    code, _ = worker.run("return JobResult()")
+    assert code == 1
+    assert "not a spec" in worker.failure()["message"]
+
+
+@pytest.mark.parametrize("message", ["'x' * (2 << 20)", "'caf\\udce9'"], ids=["over-long", "not-utf-8"])
+def test_a_refusal_is_told_whatever_its_words_are(worker: Worker, message: str) -> None:
+    code, out = worker.run(f"raise Precondition({message})")
+    assert code == 5, out[-2000:]
+    assert len(worker.failure()["message"]) < 1 << 20
+    assert len(worker.notes()) == 1
+    assert not worker.has_result()
+
+
+def test_an_event_that_cannot_be_told_leaves_no_gap(worker: Worker) -> None:
+    body = """
+note(job, 'one')
+try:
+    note(job, 'x' * (2 << 20))
+except ValueError:
+    note(job, 'two')
+return JobResult()
+"""
+    code, out = worker.run(body)
+    assert code == 0, out[-2000:]
+    assert worker.notes() == ["one", "two"]
+
+
+def test_a_log_in_another_encoding_does_not_end_the_work(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    code, out = worker.run("note(job, 'caf\\xe9')\nreturn JobResult()")
+    assert code == 0, out
+    assert worker.notes() == ["café"]
 
 
 def test_a_stop_ends_the_work_without_a_result(worker: Worker) -> None:
