@@ -42,7 +42,7 @@ class ChatTemplate:
         self._names = {
             name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "pad_token", "unk_token")
         }
-        self._template = _environment().from_string(self.source)
+        self._template = _compile(model, self.source)
         self._encode = _encoder(model)
         self.tokenizer_sha256 = _hash_tokenizer(model)
 
@@ -84,8 +84,13 @@ class ChatTemplate:
 
     def _answer(self, rest: str, content: str, *, truncated: bool) -> str:
         if truncated:
-            stripped = content if content in rest else content.strip()
-            return rest[: rest.index(stripped) + len(stripped)]
+            said = content if content in rest else content.strip()
+            if said not in rest:
+                raise Precondition(
+                    "the chat template rewrites a cut-off answer, so its end cannot be found",
+                    hint="use whole answers with this model: leave the truncated ones out of the data file",
+                )
+            return rest[: rest.index(said) + len(said)]
         end = rest.find(self.eos_token) if self.eos_token else -1
         return rest if end < 0 else rest[: end + len(self.eos_token)]
 
@@ -96,6 +101,15 @@ class ChatTemplate:
             raise Precondition(
                 f"the chat template refuses a conversation: {error}", hint="mend the data file"
             ) from error
+
+
+def _compile(model: Path, source: str) -> jinja2.Template:
+    try:
+        return _environment().from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise Precondition(
+            f"the chat template of {model} cannot be read: {error}", hint="fetch the model's files again"
+        ) from error
 
 
 def _environment() -> jinja2.Environment:

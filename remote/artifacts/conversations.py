@@ -65,8 +65,11 @@ def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversa
 
 
 def read_prompts(path: Path, *, limit: int) -> list[Prompt]:
-    """The first `limit` prompts of a conversation or benchmark file; an answer at the end is dropped."""
-    prompts: list[Prompt] = []
+    """The first `limit` prompts of a conversation or benchmark file; an answer at the end is dropped.
+
+    Raises Precondition that names the line that is no prompt or has the id of an earlier one.
+    """
+    prompts: dict[str, Prompt] = {}
     for number, line in _lines(path, limit):
         try:
             entry = msgspec.json.decode(line, type=_Prompt)
@@ -75,10 +78,20 @@ def read_prompts(path: Path, *, limit: int) -> list[Prompt]:
         turns = _prompt_turns(entry)
         if not turns:
             raise Precondition(f"{path}:{number} has no user message", hint="mend or remove that line")
-        prompts.append(Prompt(str(entry.id or entry.question_id or entry.task_id or number), turns))
+        prompt_id = _prompt_id(entry, number)
+        if prompt_id in prompts:
+            raise Precondition(
+                f'{path}:{number} has the id "{prompt_id}" again', hint="give every line an id of its own"
+            )
+        prompts[prompt_id] = Prompt(prompt_id, turns)
     if not prompts:
         raise Precondition(f"{path} holds no prompts", hint="name a file with at least one line")
-    return prompts
+    return list(prompts.values())
+
+
+def _prompt_id(entry: _Prompt, number: int) -> str:
+    given = (name for name in (entry.id, entry.question_id, entry.task_id) if name is not None)
+    return str(next(given, f"line-{number}"))
 
 
 def _prompt_turns(entry: _Prompt) -> list[Turn]:

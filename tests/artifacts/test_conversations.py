@@ -1,0 +1,94 @@
+"""Data files: every error names its line, and each known shape of a prompt is read."""
+
+from pathlib import Path
+
+import pytest
+
+from remote.artifacts.conversations import read_conversations, read_prompts
+from remote.errors import Precondition
+
+CONVERSATION = b'{"id": "a", "conversations": [{"role": "user", "content": "q"}]}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"id": 3}',
+        b'{"id": "b"}',
+        b'{"id": "b", "conversations": [{"role": "user"}]}',
+        b'{"id": "b", "conversations": "none"}',
+        b"no JSON",
+        b'{"id": "b\xff", "conversations": []}',
+    ],
+)
+def test_a_line_that_is_no_conversation_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(CONVERSATION + b"\n\n" + line + b"\n")
+    with pytest.raises(Precondition, match=r"data\.jsonl:3 is no conversation"):
+        read_conversations(path)
+    assert [found.id for found in read_conversations(path, limit=1)] == ["a"]
+
+
+@pytest.mark.parametrize("line", [b'{"prompt": 7}', b"[1]", b"{half"])
+def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(CONVERSATION + b"\n" + line + b"\n")
+    with pytest.raises(Precondition, match=r"data\.jsonl:2 is no prompt"):
+        read_prompts(path, limit=10)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"prompt": ""}', b'{"turns": []}', b'{"conversations": [{"role": "assistant", "content": "a"}]}', b"{}"],
+)
+def test_a_prompt_without_a_question_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(CONVERSATION + b"\n" + line + b"\n")
+    with pytest.raises(Precondition, match=r"data\.jsonl:2 has no user message"):
+        read_prompts(path, limit=10)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_a_file_without_a_line_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(content)
+    with pytest.raises(Precondition, match="no conversations"):
+        read_conversations(path)
+    with pytest.raises(Precondition, match="no prompts"):
+        read_prompts(path, limit=10)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Precondition, match=r"cannot read .*absent\.jsonl: No such file"):
+        read_conversations(tmp_path / "absent.jsonl")
+    with pytest.raises(Precondition, match="Is a directory"):
+        read_prompts(tmp_path, limit=1)
+
+
+def test_prompts_come_from_conversations_and_from_benchmarks(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(
+        '{"id": "c", "conversations": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}\n'
+        '{"question_id": 81, "category": "writing", "turns": ["first", "second"]}\n'
+        '{"task_id": "HumanEval/0", "prompt": "def f():"}\n'
+        '{"question_id": 0, "turns": ["zero"]}\n'
+        '{"prompt": "nameless"}\n'
+    )
+    prompts = read_prompts(path, limit=10)
+    assert [(prompt.prompt_id, prompt.turns[-1]["content"]) for prompt in prompts] == [
+        ("c", "q"),
+        ("81", "first"),
+        ("HumanEval/0", "def f():"),
+        ("0", "zero"),
+        ("line-5", "nameless"),
+    ]
+    assert all(prompt.turns[-1]["role"] == "user" for prompt in prompts)
+    assert len(read_prompts(path, limit=2)) == 2
+
+
+def test_the_same_prompt_id_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"id": "a", "prompt": "one"}\n{"id": "b", "prompt": "two"}\n{"id": "a", "prompt": "three"}\n')
+    with pytest.raises(Precondition, match=r"prompts\.jsonl:3 .*\"a\" again"):
+        read_prompts(path, limit=10)
+    assert len(read_prompts(path, limit=2)) == 2
