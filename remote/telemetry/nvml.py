@@ -1,16 +1,27 @@
-"""NVIDIA devices through NVML (nvidia-ml-py); the only module that knows pynvml. A lost driver can block any call in here."""
+"""NVIDIA devices through NVML (nvidia-ml-py); the only module that loads pynvml. A lost driver can block any call in here."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
-
-import pynvml
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from remote.protocol.telemetry import GpuSample
 
 _T = TypeVar("_T")
 
+
+def _load_package() -> Any:  # noqa: ANN401 - a module
+    try:
+        return import_module("pynvml")
+    except ImportError:
+        return None
+
+
+pynvml = _load_package()
+"""The package, None where it is not installed."""
+
 _NOT_SUPPORTED, _FUNCTION_NOT_FOUND = 3, 13
 _NO_LIBRARY, _NO_DRIVER = 12, 9
+NO_PACKAGE = "the package nvidia-ml-py is not installed for this Python: GPUs are not read"
 _THROTTLE_REASONS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -44,9 +55,7 @@ class NvmlReader:
     def read(self) -> GpuReading:
         """A reading of now; never raises for a fault of the driver."""
         if pynvml is None:
-            return GpuReading(
-                "none", "the package nvidia-ml-py is not installed for this Python: GPUs are not read", []
-            )
+            return GpuReading("none", NO_PACKAGE, [])
         try:
             if not self._initialized:
                 pynvml.nvmlInit()
@@ -54,7 +63,7 @@ class NvmlReader:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
             self._initialized = False
-            return _unreachable(error)
+            return GpuReading("none" if error_code(error) == _NO_LIBRARY else "error", why_unreachable(error), [])
         detail = "" if count else "NVML answers and knows no device"
         return GpuReading("nvml", detail, [self._sample(index) for index in range(count)])
 
@@ -104,7 +113,7 @@ class NvmlReader:
         try:
             return call()
         except pynvml.NVMLError as error:
-            if _code(error) not in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
+            if error_code(error) not in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
                 raise
             self._unsupported.add(question)
             return None
@@ -139,13 +148,15 @@ def lost_gpu(index: int, identity: tuple[str, str], error: str) -> GpuSample:
     )
 
 
-def _unreachable(error: pynvml.NVMLError) -> GpuReading:
-    if _code(error) == _NO_LIBRARY:
-        return GpuReading("none", "no NVIDIA driver is installed on this host (libnvidia-ml.so.1 is missing)", [])
-    if _code(error) == _NO_DRIVER:
-        return GpuReading("error", "the NVIDIA kernel module is not loaded; `nvidia-smi` on the host says more", [])
-    return GpuReading("error", f"NVML does not answer ({error}); `nvidia-smi` on the host says more", [])
+def why_unreachable(error: Exception) -> str:
+    """Why NVML as a whole does not answer, in a sentence."""
+    if error_code(error) == _NO_LIBRARY:
+        return "no NVIDIA driver is installed on this host (libnvidia-ml.so.1 is missing)"
+    if error_code(error) == _NO_DRIVER:
+        return "the NVIDIA kernel module is not loaded; `nvidia-smi` on the host says more"
+    return f"NVML does not answer ({error}); `nvidia-smi` on the host says more"
 
 
-def _code(error: pynvml.NVMLError) -> int | None:
+def error_code(error: Exception) -> int | None:
+    """NVML's own number of an error."""
     return getattr(error, "value", None)

@@ -32,6 +32,13 @@ def test_with_a_driver_every_device_is_read():
         assert gpu.memory_total_bytes is None or gpu.memory_total_bytes > 1 << 30
 
 
+def test_without_the_package_a_sentence_says_so(monkeypatch):
+    monkeypatch.setattr("remote.telemetry.nvml.pynvml", None)
+    reading = NvmlReader().read()
+    assert (reading.source, reading.gpus) == ("none", [])
+    assert "nvidia-ml-py is not installed" in reading.detail
+
+
 def test_throttling_names_causes_and_not_idleness():
     assert throttle_reasons(0x1 | 0x2 | 0x10 | 0x100) == []
     assert throttle_reasons(0x4 | 0x40) == ["power cap", "thermal (hardware)"]
