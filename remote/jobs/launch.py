@@ -2,6 +2,7 @@
 
 import msgspec
 
+from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.specs import (
     EvaluationSpec,
     ExtractionSpec,
@@ -15,12 +16,13 @@ from remote.protocol.specs import (
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The command of a job, and the seconds between SIGTERM and SIGKILL when it is stopped."""
+    """The command of a job, the seconds between SIGTERM and SIGKILL when it is stopped, and how much log may lie on disk."""
 
     agent: str
     argv: list[str]
     stop_grace_s: float
     environment: dict[str, str] = {}
+    log_limit_bytes: int = LOG_LIMIT_BYTES
 
 
 _WORKERS: dict[type, tuple[str, str, float]] = {

@@ -63,17 +63,26 @@ def is_held(path: Path) -> bool:
 def take(path: Path, timeout_s: float) -> int:
     """Take the exclusive lock on `path` and return its descriptor (closed on exec); raises LockTimeout.
 
-    It retries because `is_held` takes a shared lock for an instant.
+    It retries because `is_held` takes a shared lock for an instant, and because the file may be one that its last holder
+    has just removed.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + timeout_s
-    while not _try_exclusive(descriptor):
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if _try_exclusive(descriptor) and _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
         if time.monotonic() >= deadline:
-            os.close(descriptor)
             raise LockTimeout(f"{path} is held by another process")
         time.sleep(0.01)
-    return descriptor
+
+
+def give_back(path: Path, descriptor: int) -> None:
+    """Release a lock that `take` returned, and remove its file, so that none is left of a job that is over."""
+    if _is_at(path, descriptor):
+        path.unlink()
+    os.close(descriptor)
 
 
 def _try_exclusive(descriptor: int) -> bool:
@@ -82,3 +91,11 @@ def _try_exclusive(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(descriptor))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from remote.jobs.log_bound import read_start
 from remote.protocol.codec import MAX_LINE_BYTES, ProtocolError, decode_progress_record
 from remote.protocol.progress import ProgressRecord
 
@@ -34,10 +35,18 @@ def read_log(path: Path, offset: int | None, limit: int) -> LogBytes:
         return LogBytes(0, b"", 0, 0)
     try:
         size = os.fstat(descriptor).st_size
-        at = max(0, size - limit) if offset is None else min(max(0, offset), size)
-        return LogBytes(at, os.pread(descriptor, limit, at), 0, size)
+        at, data = _read_from(descriptor, size, offset, limit, start := min(read_start(path.parent), size))
+        # The head may have been cut off while these bytes were read: what was a hole by then is not passed on.
+        if (now := min(read_start(path.parent), size)) != start:
+            at, data = _read_from(descriptor, size, offset, limit, start := now)
+        return LogBytes(at, data, start, size)
     finally:
         os.close(descriptor)
+
+
+def _read_from(descriptor: int, size: int, offset: int | None, limit: int, start: int) -> tuple[int, bytes]:
+    at = max(start, size - limit) if offset is None else min(max(start, offset), size)
+    return at, os.pread(descriptor, limit, at)
 
 
 def read_last_line(path: str) -> tuple[int, str]:

@@ -25,6 +25,25 @@ def judge(directory: Path, *, exit_code: int | None, killed_by: int | None, stop
     return Outcome("failed", _told_failure(directory) or _bare_failure(exit_code, killed_by))
 
 
+def judge_unseen(directory: Path, *, stop: dict[str, Any] | None, watched: bool) -> Outcome | None:
+    """The outcome of work that ended without its supervisor, so that its exit code is unknown; None when nothing proves one.
+
+    `watched`: a later supervisor saw it end, so that missing outputs mean a failure.
+    """
+    if stop is not None:
+        return Outcome("stopped", f"{stop_reason(stop)} (its first supervisor was gone, so its exit code is unknown)")
+    if find_fault(directory) is None:
+        return Outcome(
+            "succeeded", "its supervisor was gone when it ended: the exit code is unknown, the outputs are whole"
+        )
+    told = _told_failure(directory)
+    if told is None and not watched:
+        return None
+    return Outcome(
+        "failed", told or "its supervisor was gone when it ended, so its exit code is unknown; it left no result"
+    )
+
+
 def stop_reason(stop: dict[str, Any]) -> str:
     """Who stopped a job, and why."""
     reason = stop.get("reason") or "no reason given"

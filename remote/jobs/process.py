@@ -99,11 +99,14 @@ def _ignore_gone(call: Callable[[int, int], None], target: int, number: int) -> 
         return
 
 
-def find_members(cookie: str, session: int, subreaper: int | None = None) -> list[Process]:
+def find_members(cookie: str, leader: int, leader_start: int, subreaper: int | None = None) -> list[Process]:
     """Every living process of a job: those with its cookie, those of its session, and what the subreaper adopted.
 
-    Another job's supervisor and work below the subreaper (a run starts jobs) belong to that job and are left out.
+    `leader` is the work's process, which leads the job's session; where its pid belongs to somebody else by now, so may
+    the session, and only the cookie counts. Another job's supervisor and work below the subreaper (a run starts jobs)
+    belong to that job and are left out.
     """
+    session = leader if start_time(leader) in (0, leader_start) else None
     living = [process for process in every_process() if process.state not in _GONE]
     members = {p.pid: p for p in living if p.session == session or _job_of(p.pid) == (cookie, False)}
     if subreaper is not None:

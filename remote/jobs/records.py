@@ -6,10 +6,16 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from remote.artifacts import atomic
+from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.jobs import JobResult
 
 RECORD_VERSION = 1
 """The newest version of a record that this release understands."""
+
+
+ROOT_VERSION = 1
+"""The newest layout of a root that this release may change."""
 
 
 class UnreadableRecord(Exception):
@@ -32,6 +38,7 @@ class LaunchRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     run_id: str | None
     stop_grace_s: float
+    log_limit_bytes: int = LOG_LIMIT_BYTES
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +64,7 @@ class StopRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the other records do not say; replaced as a whole, `rev` grows."""
+    """What the other records do not say, and whose supervision it is; replaced as a whole, `rev` grows."""
 
     v: int
     rev: int
@@ -65,6 +72,8 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     reason: str = ""
     pids: list[int] = []
+    supervisor_pid: int = 0
+    supervisor_start_time: int = 0
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +107,12 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     exit: ExitRecord | None
     heartbeat: float | None
 
+    def supervisor(self) -> tuple[int, int] | None:
+        """The pid and start time of the latest supervisor; None before the first."""
+        if self.state is not None and self.state.supervisor_pid:
+            return self.state.supervisor_pid, self.state.supervisor_start_time
+        return None if self.start is None else (self.start.supervisor_pid, self.start.supervisor_start_time)
+
 
 _T = TypeVar("_T")
 _launch = msgspec.json.Decoder(LaunchRecord)
@@ -108,6 +123,23 @@ _exit = msgspec.json.Decoder(ExitRecord)
 _result = msgspec.json.Decoder(JobResult)
 _operation = msgspec.json.Decoder(OperationRecord)
 _encoder = msgspec.json.Encoder()
+
+
+class RootRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The layout of a root, so that an older release does not change what it does not understand."""
+
+    v: int = ROOT_VERSION
+
+
+def claim_root(root: Path) -> bool:
+    """Put this release's layout on record in a new root; whether the root's is a newer one. Raises OSError."""
+    path = root / "schema.json"
+    if not path.exists():
+        atomic.write_once(path, encode(RootRecord()))
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RootRecord).v > ROOT_VERSION
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
 
 
 def read_records(directory: Path) -> Records:

@@ -1,7 +1,8 @@
 """The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
 
-import os
+import contextlib
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,19 +12,20 @@ from pathlib import Path
 import msgspec
 
 from remote.artifacts import atomic
-from remote.errors import Conflict, NotFound, Precondition, UsageError, WorkFailed
+from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
 from remote.jobs import launch, locks, logs, outcome, plain_json, process, records, view
 from remote.jobs.launch import LaunchPlan
-from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StateRecord, StopRecord
+from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StopRecord
 from remote.jobs.spawn import spawn_supervisor
 from remote.protocol.ids import is_job_id
-from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, is_over
+from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage
 from remote.protocol.specs import Spec
 
 _CHANGE_TIMEOUT_S = 120.0
 _KILL_TIMEOUT_S = 10.0
+_WAKE_TIMEOUT_S = 5.0
 
 
 class JobStore:
@@ -40,6 +42,7 @@ class JobStore:
         self._ops = self.root / "ops"
         for directory in (self.root, self._jobs, self._ops):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._is_newer = records.claim_root(self.root)
         self._locks = locks.lock_directory(self.root)
         self._finished: dict[str, tuple[int, Job]] = {}
         self._seen: dict[str, Job] = {}
@@ -65,7 +68,7 @@ class JobStore:
         """Ask `job_id` to stop; a job that is over stays as it is. The jobs of a run end with it.
 
         Raises NotFound, Conflict when the job is not at `expected_revision` any more, Precondition when it is not this
-        release's to touch. A job without a supervisor is ended here, which may take its whole grace.
+        release's to touch, WorkFailed when its supervisor can be neither woken nor replaced.
         """
         with self._changing(job_id):
             job = self.get(job_id)
@@ -74,6 +77,24 @@ class JobStore:
                 self._stop(job, actor=actor, reason=reason)
                 self._remember("stop", op_id, job_id, actor)
         return self.get(job_id)
+
+    def recover(self, job_id: str) -> Job:
+        """Give a job whose supervisor died a new one, which ends its strays and finds out what can be known.
+
+        Work that lives goes on under it; of work that is gone the outputs are checked. Raises NotFound, Conflict, WorkFailed.
+        """
+        with self._changing(job_id):
+            state = self.get(job_id).state
+            if isinstance(state, Orphaned) or (isinstance(state, Lost) and not self._is_looked_after(job_id)):
+                self._adopt(job_id)
+        return self.get(job_id)
+
+    def recover_all(self) -> None:
+        """Recover every job that needs it; one that cannot be recovered now keeps its state and is tried again the next time."""
+        for job in self.list():
+            if isinstance(job.state, Orphaned | Lost) and not self._is_looked_after(job.job_id):
+                with contextlib.suppress(RoostError):
+                    self.recover(job.job_id)
 
     def get(self, job_id: str) -> Job:
         """The job as it is now; raises NotFound."""
@@ -139,8 +160,14 @@ class JobStore:
     @contextmanager
     def _changing(self, job_id: str) -> Iterator[None]:
         self.directory(job_id)
+        if self._is_newer:
+            raise Precondition(
+                f"{self.root} was set up by a newer Roost than this one: it is only read, never changed",
+                hint="Use that newer Roost, or another root.",
+            )
+        path = self._locks / f"{job_id}.change"
         try:
-            lock = locks.take(self._locks / f"{job_id}.change", _CHANGE_TIMEOUT_S)
+            lock = locks.take(path, _CHANGE_TIMEOUT_S)
         except locks.LockTimeout as error:
             raise Conflict(
                 f"another change of {job_id} is under way: {error}", hint="Try again in a moment."
@@ -148,7 +175,7 @@ class JobStore:
         try:
             yield
         finally:
-            os.close(lock)
+            locks.give_back(path, lock)
 
     def _took_effect(self, kind: str, op_id: str, job_id: str) -> bool:
         if not is_job_id(op_id):
@@ -202,6 +229,7 @@ class JobStore:
             created_by=actor,
             run_id=run_id,
             stop_grace_s=planned.stop_grace_s,
+            log_limit_bytes=planned.log_limit_bytes,
         )
         atomic.write_once(directory / "launch.json", records.encode(record))
         there = records.read_launch(directory)
@@ -221,7 +249,11 @@ class JobStore:
     def _stop(self, job: Job, *, actor: str, reason: str) -> None:
         directory = self.directory(job.job_id)
         match job.state:
-            case Finished() | Lost():
+            case Finished():
+                return
+            case Lost():
+                if not self._is_looked_after(job.job_id):
+                    self._adopt(job.job_id)
                 return
             case Quarantined(reason=why):
                 raise Precondition(f"{job.job_id} is quarantined and not touched: {why}")
@@ -230,25 +262,45 @@ class JobStore:
             case _:
                 stop = StopRecord(requested_by=actor, requested_at=time.time(), reason=reason)
                 atomic.write_once(directory / "stop.json", records.encode(stop))
-        if isinstance(job.state, Queued):
-            self._record_stopped(directory, "before it was started")
-        elif isinstance(job.state, Orphaned):
-            self._end_orphan(directory)
-            self._stop_children(job.job_id)
+        match job.state:
+            case Queued():
+                self._record_stopped(directory, "before it was started")
+            case Orphaned():
+                self._adopt(job.job_id)
+            case Stalled():
+                self._wake(directory)
+            case _:
+                pass
 
-    def _end_orphan(self, directory: Path) -> None:
+    def _is_looked_after(self, job_id: str) -> bool:
+        return (self.directory(job_id) / "lost.json").exists()
+
+    def _adopt(self, job_id: str) -> None:
+        directory = self.directory(job_id)
+        planned = records.read_launch(directory)
+        if planned is not None:
+            spawn_supervisor(self.python, directory, planned.cookie)
+
+    def _wake(self, directory: Path) -> None:
+        """Have a stop carried out by a supervisor that went silent: it was suspended, or it is replaced."""
         found = records.read_records(directory)
-        if found.launch is None or found.start is None:
+        supervisor = found.supervisor()
+        if supervisor is None or found.launch is None:
             return
-        members = partial(process.find_members, found.start.cookie, found.start.pid)
-        survivors = process.sweep(members, gentle_s=found.launch.stop_grace_s, hard_s=_KILL_TIMEOUT_S)
-        if survivors:
-            pids = [survivor.pid for survivor in survivors]
-            rev = 1 if found.state is None else found.state.rev + 1
-            state = StateRecord(v=1, rev=rev, phase="unkillable", since=time.time(), pids=pids)
-            atomic.write_atomic(directory / "state.json", records.encode(state))
-            raise WorkFailed(f"processes {pids} of {directory.name} survived SIGKILL: this host needs to be recycled")
-        self._record_stopped(directory, "its supervisor was gone, so its exit code is unknown")
+        frozen = process.read_process(supervisor[0])
+        if frozen is None or frozen.start_time != supervisor[1]:
+            return
+        process.send_signal(frozen, signal.SIGCONT)
+        if _until(lambda: _beats(directory, found.heartbeat), _WAKE_TIMEOUT_S):
+            return
+        process.send_signal(frozen, signal.SIGKILL)
+        lock = Path(found.launch.lock)
+        if not _until(lambda: not locks.is_held(lock), _KILL_TIMEOUT_S):
+            raise WorkFailed(
+                f"the supervisor of {directory.name} (process {frozen.pid}) is stuck in the kernel",
+                hint="The stop is on record; this host needs to be recycled.",
+            )
+        self._adopt(directory.name)
 
     def _record_stopped(self, directory: Path, circumstance: str) -> None:
         stop = plain_json.read_json(directory / "stop.json") or {}
@@ -256,9 +308,16 @@ class JobStore:
         ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
         atomic.write_once(directory / "exit.json", records.encode(ended))
 
-    def _stop_children(self, run_id: str) -> None:
-        """What a run's supervisor does when its work ends, for a run that has none any more."""
-        for job in self.list():
-            if job.run_id == run_id and not is_over(job.state):
-                with self._changing(job.job_id):
-                    self._stop(job, actor="host", reason="its run has ended")
+
+def _beats(directory: Path, since: float | None) -> bool:
+    return records.modified_at(f"{directory}/heartbeat") != since
+
+
+def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether `condition` came true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True

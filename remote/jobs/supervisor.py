@@ -4,23 +4,27 @@ Run by path, `python -I supervisor.py JOB_DIRECTORY`, with nothing but the stand
 of the work cannot break its supervisor. It answers one line on its standard output (`started`, or what went wrong) and
 then lets go of the caller. The work cannot exec before its start is on disk: it waits on a pipe, and reads the end of
 the file when the supervisor dies first.
+
+Run on a job that was started before and has no supervisor any more, it adopts the work: it watches and stops it as the
+first one did, ends what is left of it, and records what its outputs prove.
 """
 
 import contextlib
-import ctypes
 import os
-import select
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 if __name__ == "__main__":  # isolated mode knows no path of ours
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from remote.artifacts import atomic
 from remote.jobs import locks, outcome, plain_json, process
+from remote.jobs.log_bound import LOG_LIMIT_BYTES, LogBound
+from remote.jobs.outcome import Outcome
+from remote.jobs.work import AdoptedWork, ForkedWork, Work, become_subreaper, reap
 
 HEARTBEAT_S = 2.0
 TICK_S = 0.2
@@ -28,68 +32,66 @@ LOCK_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 10.0
 STRAY_GRACE_S = 2.0
 STARTED = b"started\n"
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Supervisor:
-    """The life of one job, from its launch record to its exit record."""
+    """The life of one job, from its launch record, or from where another supervisor left it, to its exit record."""
 
     def __init__(self, directory: Path, launch: dict[str, Any]) -> None:
         self.directory = directory
         self.launch = launch
-        self.child = 0
-        self.pidfd: int | None = None
+        self.log_bound = LogBound(directory, int(launch.get("log_limit_bytes", LOG_LIMIT_BYTES)))
         self.stop: dict[str, Any] | None = None
         self.kill_at = float("inf")
         self.give_up_at = float("inf")
         self.revision = 0
         self.last_beat = float("-inf")
         self.told_to_end = False
+        self.work: Work
 
     def start(self) -> None:
-        """Fork the work, put its start on record, release it; raises OSError when it cannot be executed."""
-        _become_subreaper()
+        """Fork the work, put its start on record, release it; raises OSError when the record cannot be written."""
+        self._take_charge()
+        self.work = work = ForkedWork(self.directory, self.launch)
+        self._record_start(work)
+        if fault := work.release():
+            self._record_failed_exec(fault)
+
+    def adopt(self, started: dict[str, Any]) -> None:
+        """Take over the work of a supervisor that died, or what is left of it."""
+        self._take_charge()
+        state = plain_json.read_json(self.directory / "state.json")
+        self.revision = 0 if state is None else int(state["rev"])
+        self.work = AdoptedWork(started)
+
+    def run(self) -> None:
+        """Watch over the work until it and all that it started are gone, then record the exit."""
+        if not self.work.has_ended():
+            self._save("running")
+        while not self.work.has_ended():
+            self._breathe()
+            self._carry_out_stop()
+            self.work.wait(TICK_S)
+        self._sweep_strays()
+        self._stop_children()
+        exit_code = self.work.collect()
+        reap()
+        self._record_exit(exit_code)
+
+    def _take_charge(self) -> None:
+        if not become_subreaper():
+            _complain("this kernel has no subreaper: strays are found by their cookie alone")
         signal.signal(signal.SIGTERM, self._on_sigterm)
         for ignored in (signal.SIGHUP, signal.SIGINT):
             signal.signal(ignored, signal.SIG_IGN)
         self._beat()
-        gate_read, gate_write = os.pipe()
-        fault_read, fault_write = os.pipe()
-        self.child = os.fork()
-        if self.child == 0:
-            os.close(gate_write)
-            _become_work(self.directory, self.launch, gate_read, fault_write)
-        os.close(gate_read)
-        os.close(fault_write)
-        self._record_start()
-        os.write(gate_write, b"!")
-        os.close(gate_write)
-        with contextlib.suppress(OSError):
-            self.pidfd = os.pidfd_open(self.child)
-        with os.fdopen(fault_read, "rb") as faults:
-            fault = faults.read().decode()
-        if fault:
-            self._record_failed_exec(fault)
-
-    def run(self) -> None:
-        """Watch over the work until it and all that it started are gone, then record the exit."""
-        self._save("running")
-        while os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            self._breathe()
-            self._carry_out_stop()
-            self._wait()
-        self._sweep_strays()
-        self._stop_children()
-        _, status = os.waitpid(self.child, 0)
-        _reap()
-        self._record_exit(status)
 
     def _on_sigterm(self, *_: object) -> None:
         self.told_to_end = True
 
     def _breathe(self) -> None:
         self._beat()
-        _reap(spare=self.child)
+        reap(spare=self.work.pid)
 
     def _beat(self) -> None:
         if time.monotonic() - self.last_beat < HEARTBEAT_S:
@@ -98,16 +100,22 @@ class Supervisor:
         for path in (self.directory / "heartbeat", Path(self.launch["lock"])):
             with contextlib.suppress(OSError):
                 path.touch()
+        self._bound_log()
 
-    def _wait(self) -> None:
-        watched = [] if self.pidfd is None else [self.pidfd]
-        select.select(watched, [], [], TICK_S)
+    def _bound_log(self) -> None:
+        was_possible = self.log_bound.is_possible
+        try:
+            self.log_bound.trim()
+        except OSError as error:
+            _complain(f"the log could not be cut: {error}")
+        if was_possible and not self.log_bound.is_possible:
+            _complain("this file system cannot punch holes: the log grows without a bound")
 
-    def _record_start(self) -> None:
+    def _record_start(self, work: ForkedWork) -> None:
         record = {
             "v": 1,
-            "pid": self.child,
-            "start_time": process.start_time(self.child),
+            "pid": work.pid,
+            "start_time": work.start_time,
             "supervisor_pid": os.getpid(),
             "supervisor_start_time": process.start_time(os.getpid()),
             "incarnation": process.incarnation(),
@@ -127,10 +135,10 @@ class Supervisor:
             self.stop = self._read_stop()
             if self.stop is not None:
                 self._save("stopping")
-                process.signal_group(self.child, signal.SIGTERM)
+                process.signal_group(self.work.pid, signal.SIGTERM)
                 self.kill_at = now + float(self.launch["stop_grace_s"])
         elif now >= self.kill_at:
-            process.signal_group(self.child, signal.SIGKILL)
+            process.signal_group(self.work.pid, signal.SIGKILL)
             self.kill_at, self.give_up_at = float("inf"), now + KILL_TIMEOUT_S
         elif now >= self.give_up_at:
             self.give_up_at = float("inf")
@@ -150,7 +158,8 @@ class Supervisor:
         return asked
 
     def _members(self) -> list[process.Process]:
-        return process.find_members(self.launch["cookie"], self.child, subreaper=os.getpid())
+        work = self.work
+        return process.find_members(self.launch["cookie"], work.pid, work.start_time, subreaper=os.getpid())
 
     def _sweep_strays(self) -> None:
         survivors = process.sweep(self._members, gentle_s=STRAY_GRACE_S, hard_s=KILL_TIMEOUT_S, meanwhile=self._breathe)
@@ -173,53 +182,56 @@ class Supervisor:
 
     def _save(self, phase: str, **more: object) -> None:
         self.revision += 1
-        state = {"v": 1, "rev": self.revision, "phase": phase, "since": time.time(), **more}
+        me = process.start_time(os.getpid())
+        identity = {"supervisor_pid": os.getpid(), "supervisor_start_time": me}
+        state = {"v": 1, "rev": self.revision, "phase": phase, "since": time.time(), **identity, **more}
         try:
             atomic.write_atomic(self.directory / "state.json", plain_json.encode(state))
         except OSError as error:
             _complain(f"state.json: {error}")
 
-    def _record_exit(self, status: int) -> None:
-        code = os.waitstatus_to_exitcode(status)
-        exit_code, killed_by = (code, None) if code >= 0 else (None, -code)
+    def _judge(self, code: int | None) -> Outcome | None:
         stop = self.stop or self._read_stop()
-        name, reason = outcome.judge(self.directory, exit_code=exit_code, killed_by=killed_by, stop=stop)
+        match self.work:
+            case ForkedWork():
+                exit_code, killed_by = _exit_code(code), _killing_signal(code)
+                return outcome.judge(self.directory, exit_code=exit_code, killed_by=killed_by, stop=stop)
+            case AdoptedWork(was_alive=watched):
+                return outcome.judge_unseen(self.directory, stop=stop, watched=watched)
+
+    def _record_exit(self, code: int | None) -> None:
+        """The outcome where there is proof of one; a job without it stays lost, and that it was looked after is on record."""
+        found = self._judge(code)
+        if found is None:
+            self._insist("lost.json", {"v": 1, "incarnation": process.incarnation(), "swept_at": time.time()})
+            return
         record = {
             "v": 1,
-            "exit_code": exit_code,
-            "signal": killed_by,
+            "exit_code": _exit_code(code),
+            "signal": _killing_signal(code),
             "ended_at": time.time(),
-            "outcome": name,
-            "reason": reason,
+            "outcome": found.name,
+            "reason": found.reason,
         }
-        while not _try_to_write(self.directory / "exit.json", record):
+        self._insist("exit.json", record)
+
+    def _insist(self, name: str, record: dict[str, Any]) -> None:
+        """Write a record; on a full disk keep the lock and try again, so that no job is taken for lost."""
+        while not _try_to_write(self.directory / name, record):
             self._beat()
             time.sleep(HEARTBEAT_S)
 
 
-def _become_work(directory: Path, launch: dict[str, Any], gate: int, fault: int) -> NoReturn:
-    """In the forked child: own session, the job's log as output, wait for the gate, exec."""
-    try:
-        os.setsid()
-        os.closerange(3, min(gate, fault))
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        if os.read(gate, 1) != b"!":
-            os._exit(125)
-        log = os.open(directory / "out.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        for descriptor, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
-            os.dup2(source, descriptor)
-        os.chdir(launch["cwd"])
-        environment = {name: value for name, value in os.environ.items() if name != process.SUPERVISOR_VARIABLE}
-        os.execvpe(launch["argv"][0], launch["argv"], environment | launch["environment"])  # noqa: S606 - that is the job
-    except OSError as error:
-        os.write(fault, f"{error.strerror} ({error.filename})".encode())
-    finally:
-        os._exit(127)
+def _exit_code(code: int | None) -> int | None:
+    return None if code is None or code < 0 else code
+
+
+def _killing_signal(code: int | None) -> int | None:
+    return None if code is None or code >= 0 else -code
 
 
 def _try_to_write(path: Path, record: dict[str, Any]) -> bool:
-    """Whether `record` is on disk; on a full one the caller keeps the lock and tries again, so that no job is taken for lost."""
+    """Whether `record` is on disk."""
     try:
         atomic.write_once(path, plain_json.encode(record))
     except OSError as error:
@@ -233,21 +245,6 @@ def _is_child(launch_path: Path, run_id: str) -> bool:
         launch = plain_json.read_json(launch_path)
         return launch is not None and launch.get("run_id") == run_id
     return False
-
-
-def _become_subreaper() -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        _complain("this kernel has no subreaper: strays are found by their cookie alone")
-
-
-def _reap(spare: int = 0) -> None:
-    """Collect ended adopted processes, all but `spare`."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is None or ended.si_pid in (0, spare):
-                return
-            os.waitpid(ended.si_pid, 0)
 
 
 def _complain(sentence: str) -> None:
@@ -269,26 +266,37 @@ def _detach() -> None:
     os.setsid()
 
 
+def _begin(directory: Path, launch: dict[str, Any]) -> Supervisor | None:
+    """A supervisor with its work, started or adopted; None when the job is over."""
+    if (directory / "exit.json").exists():
+        return None
+    supervisor = Supervisor(directory, launch)
+    started = plain_json.read_json(directory / "started.json")
+    if started is None:
+        supervisor.start()
+    else:
+        supervisor.adopt(started)
+    return supervisor
+
+
 def main(directory: Path) -> int:
-    """Supervise the job in `directory`; 0 when its exit is on record."""
+    """Supervise the job in `directory`; 0 when there is nothing more to do for it."""
     _detach()
     try:
         launch = plain_json.read_json(directory / "launch.json")
         if launch is None:
             raise FileNotFoundError(f"{directory} has no launch.json")
-        lock = locks.take(Path(launch["lock"]), LOCK_TIMEOUT_S)
-        if (directory / "started.json").exists() or (directory / "exit.json").exists():
-            _answer(STARTED)
-            return 0
-        supervisor = Supervisor(directory, launch)
-        supervisor.start()
+        path = Path(launch["lock"])
+        lock = locks.take(path, LOCK_TIMEOUT_S)
+        supervisor = _begin(directory, launch)
     except (OSError, ValueError, KeyError) as error:
         _complain(f"could not start: {error}")
         _answer(f"{type(error).__name__}: {error}\n".encode())
         return 1
     _answer(STARTED)
-    supervisor.run()
-    os.close(lock)
+    if supervisor is not None:
+        supervisor.run()
+    locks.give_back(path, lock)
     return 0
 
 

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from remote.jobs import locks, logs, process, records
+from remote.jobs import locks, log_bound, logs, process, records
 from remote.jobs.launch import agent_of
-from remote.jobs.records import LaunchRecord, Records, StartRecord, UnreadableRecord
+from remote.jobs.records import LaunchRecord, Records, UnreadableRecord
 from remote.jobs.state import Observation, derive_state, revision_of
 from remote.protocol.codec import ProtocolError, decode_spec
 from remote.protocol.jobs import Finished, Job, JobState, Quarantined
@@ -40,24 +40,26 @@ def _settle(directory: Path) -> tuple[Records, bool]:
     found = records.read_records(directory)
     if path is None or found.exit is not None:
         return found, False
-    held = _has_supervisor(path, found.start)
+    held = _has_supervisor(path, found)
     for _ in range(_SETTLE_ATTEMPTS):
         found = records.read_records(directory)
-        before, held = held, _has_supervisor(path, found.start)
+        before, held = held, _has_supervisor(path, found)
         if before == held:
             break
     return found, held
 
 
-def _has_supervisor(lock: Path, start: StartRecord | None) -> bool:
+def _has_supervisor(lock: Path, found: Records) -> bool:
     """The lock says it; where someone cleaned the lock's directory, the supervisor's identity does."""
     if locks.is_held(lock):
         return True
+    supervisor = found.supervisor()
     return (
-        start is not None
-        and start.incarnation == process.incarnation()
+        supervisor is not None
+        and found.start is not None
+        and found.start.incarnation == process.incarnation()
         and not lock.exists()
-        and process.is_alive(start.supervisor_pid, start.supervisor_start_time)
+        and process.is_alive(*supervisor)
     )
 
 
@@ -89,6 +91,7 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
         command=[] if launch is None else launch.argv,
         spec=spec,
         run_id=None if launch is None else launch.run_id,
+        log_start=log_bound.read_start(directory),
         log_size=log_size,
         last_line=last_line,
         progress_seq=0 if progress is None else progress.seq,

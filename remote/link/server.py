@@ -87,7 +87,7 @@ class LinkServer:
         self._desk.actor = hello.actor or self._desk.actor
         self._greeted = True
         await self._channel.send(Answer(call_id=call.call_id, reply=await asyncio.to_thread(self._desk.answer, hello)))
-        self._streams.start_heart()
+        self._streams.start()
         return True
 
     async def _watch(self, call: Call, watch: Watch) -> None:

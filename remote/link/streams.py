@@ -20,6 +20,7 @@ HEARTBEAT_S = 1.0
 TELEMETRY_S = 1.0
 JOBS_S = 0.5
 TAIL_S = 0.2
+RECOVERY_S = 5.0
 AFTER_FAULT_S = 5.0
 _PROGRESS_PAGE = 500
 _log = logging.getLogger(__name__)
@@ -35,14 +36,14 @@ class Streams:
         self._store = store
         self._channel = channel
         self._telemetry = telemetry
-        self._heart: asyncio.Task[None] | None = None
+        self._lasting: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[str, Job] = {}
 
-    def start_heart(self) -> None:
-        """Beat every second from now on, so that silence means a dead link."""
-        if self._heart is None:
-            self._heart = asyncio.create_task(self._run(self._beat, HEARTBEAT_S))
+    def start(self) -> None:
+        """Beat every second from now on, so that silence means a dead link, and look after jobs that lost their supervisor."""
+        steps = ((self._beat, HEARTBEAT_S), (self._recover_jobs, RECOVERY_S))
+        self._lasting = self._lasting or [asyncio.create_task(self._run(step, period_s)) for step, period_s in steps]
 
     def replace(self, watch: Watch) -> None:
         """Stream what `watch` says and nothing else; raises UsageError when it names something that is no job id."""
@@ -93,6 +94,10 @@ class Streams:
 
     async def _beat(self) -> bool:
         await self._channel.send(Heartbeat(at=time.time()))
+        return False
+
+    async def _recover_jobs(self) -> bool:
+        await asyncio.to_thread(self._store.recover_all)
         return False
 
     async def _send_telemetry(self) -> bool:

@@ -11,7 +11,7 @@ from remote.errors import RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.progress import Alive, Failed, Succeeded, judge_child
 from remote.protocol.ids import new_op_id
-from remote.protocol.jobs import Job, is_over
+from remote.protocol.jobs import Job, Lost, Orphaned, is_over
 from remote.protocol.progress import Progress
 from remote.protocol.specs import Spec
 
@@ -109,6 +109,8 @@ class Children:
     def _look(self, job_id: str) -> Seen:
         """The state first and the events after it, so that the events of a finished job are complete."""
         job = self._store.get(job_id)
+        if isinstance(job.state, Orphaned | Lost):
+            job = self._store.recover(job_id)
         events: list[Progress] = []
         while page := self._store.read_progress(job_id, self._seen.get(job_id, 0), _PAGE):
             events.extend(record.event for record in page)

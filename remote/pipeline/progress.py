@@ -71,7 +71,7 @@ def judge_child(state: JobState) -> Alive | Succeeded | Failed:  # noqa: PLR0911
         case Finished(reason=reason) | Lost(reason=reason) | Quarantined(reason=reason):
             return Failed(reason)
         case Orphaned(pid=pid):
-            return Failed(f"its supervisor is gone while process {pid} lives on, so its outcome cannot be known")
+            return Alive(f"its supervisor is gone while process {pid} lives on; it is being given another")
         case Foreign(incarnation=incarnation):
             return Failed(f"it belongs to another incarnation of this host ({incarnation})")
         case Unkillable(pids=pids):

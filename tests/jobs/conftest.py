@@ -55,6 +55,12 @@ class Workshop:
             time.sleep(0.02)
         return job
 
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.02)
+
     def until_file(self, path: Path, timeout_s: float = 30.0) -> str:
         deadline = time.monotonic() + timeout_s
         while not (path.exists() and path.read_text().endswith("\n")):

@@ -1,5 +1,6 @@
 """What is on disk: write-once records, quarantine, log offsets, progress, the cheap list."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from remote.artifacts import atomic
 from remote.jobs import launch, locks, logs, process, view
+from remote.jobs.log_bound import LogBound, read_start
+from remote.jobs.logs import read_log
 from remote.jobs.outcome import judge
 from remote.protocol.codec import decode_spec
 from remote.protocol.jobs import Finished, Quarantined
@@ -252,3 +255,36 @@ def test_a_directory_that_cannot_be_read_for_a_moment_looks_as_before(workshop, 
     assert set(listed) == {"steady", "other"}
     with pytest.raises(OSError, match="Stale"):
         workshop.store.get("steady")
+
+
+def test_a_log_above_its_limit_loses_its_oldest_half_and_keeps_its_offsets(tmp_path):
+    line = b"%07d " + b"x" * 55 + b"\n"
+    written = b"".join(line % number for number in range(16384))
+    (tmp_path / "out.log").write_bytes(written)
+    bound = LogBound(tmp_path, 256 << 10)
+    bound.trim()
+    if not bound.is_possible:
+        pytest.skip("this file system cannot punch holes")
+    log = tmp_path / "out.log"
+    assert log.stat().st_size == len(written)
+    assert log.stat().st_blocks * 512 <= (256 << 10)
+    page = read_log(log, 0, 1 << 16)
+    assert len(written) - page.start <= 128 << 10
+    assert page.offset == page.start
+    assert page.data == written[page.start : page.start + len(page.data)]
+    assert page.data.startswith(written[page.start : page.start + 7]), "it begins with a whole line"
+    assert (page.start, page.size) == (read_start(tmp_path), len(written))
+    with log.open("ab") as more:
+        more.write(b"later\n")
+    bound.trim()
+    assert read_start(tmp_path) == page.start, "below its limit it is left alone"
+    assert read_log(log, None, 6).data == b"later\n"
+
+
+def test_a_log_that_cannot_be_punched_keeps_its_start(tmp_path, monkeypatch):
+    (tmp_path / "out.log").write_bytes(b"a line\n" * 40_000)
+    monkeypatch.setattr("remote.jobs.log_bound.punch", lambda descriptor, end: errno.EOPNOTSUPP)
+    bound = LogBound(tmp_path, 64 << 10)
+    bound.trim()
+    assert not bound.is_possible
+    assert read_log(tmp_path / "out.log", 0, 7).data == b"a line\n"

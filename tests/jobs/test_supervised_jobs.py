@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from remote.errors import Conflict, NotFound, Precondition, UsageError, WorkFail
 from remote.jobs import process
 from remote.jobs.spawn import spawn_supervisor
 from remote.jobs.store import JobStore
-from remote.protocol.jobs import Finished, Orphaned, Queued, Running, Stopping, is_over
+from remote.protocol.jobs import Finished, Lost, Orphaned, Queued, Running, Stalled, Stopping, is_over
 
 SUCCEED = """
 import json, os
@@ -22,6 +23,22 @@ print("working", flush=True)
 json.dump({"type": "job_result", "outputs": [], "summary": {"n": 3}}, open("result.json", "w"))
 """
 SLEEP = "print('asleep', flush=True)\nimport time\ntime.sleep(600)"
+WAIT_FOR_GO = """
+import pathlib, time
+print("waiting", flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+"""
+HOLD_BY_TRACING = """
+import ctypes, os, sys
+pid, attach = int(sys.argv[1]), 16
+if ctypes.CDLL(None).ptrace(attach, pid, None, None) != 0:
+    print("refused", flush=True)
+    sys.exit()
+os.waitpid(pid, 0)
+print("held", flush=True)
+os.waitpid(pid, 0)
+"""
 DEAF = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -53,6 +70,11 @@ def log_of(workshop, job_id: str) -> str:
 
 def supervisor_pid(workshop, job_id: str) -> int:
     return json.loads((workshop.store.directory(job_id) / "started.json").read_bytes())["supervisor_pid"]
+
+
+def make_heartbeat_old(workshop, job_id: str) -> None:
+    long_ago = time.time() - 60
+    os.utime(workshop.store.directory(job_id) / "heartbeat", (long_ago, long_ago))
 
 
 def is_gone(pid: int) -> bool:
@@ -181,9 +203,10 @@ def test_a_job_without_its_supervisor_is_orphaned_and_can_still_be_stopped(works
     os.kill(supervisor_pid(workshop, "orphan"), signal.SIGKILL)
     workshop.until("orphan", lambda job: job.state.__class__ is Orphaned)
     assert not is_gone(pid)
-    state = workshop.stop("orphan").state
-    assert isinstance(state, Finished)
+    workshop.stop("orphan")
+    state = workshop.until("orphan", finished).state
     assert (state.outcome, state.exit_code) == ("stopped", None)
+    assert "stopped by ben: enough" in state.reason
     assert is_gone(pid)
 
 
@@ -194,7 +217,92 @@ def test_stopping_an_orphan_ends_its_strays_and_the_deaf(workshop):
     os.kill(supervisor_pid(workshop, "orphan"), signal.SIGKILL)
     workshop.until("orphan", lambda job: job.state.__class__ is Orphaned)
     workshop.stop("orphan")
+    workshop.until("orphan", finished)
     assert is_gone(stray)
+
+
+def test_an_orphan_is_adopted_and_its_verified_result_counts(workshop):
+    workshop.start("orphan", WAIT_FOR_GO + SUCCEED)
+    before = workshop.until("orphan", lambda job: job.last_line == "waiting")
+    os.kill(supervisor_pid(workshop, "orphan"), signal.SIGKILL)
+    workshop.until("orphan", lambda job: job.state.__class__ is Orphaned)
+    adopted = workshop.store.recover("orphan")
+    assert isinstance(adopted.state, Running)
+    assert adopted.state.pid == before.state.pid
+    (workshop.store.directory("orphan") / "go").touch()
+    state = workshop.until("orphan", finished).state
+    assert (state.outcome, state.exit_code) == ("succeeded", None)
+    assert "exit code is unknown" in state.reason
+
+
+def test_an_adopted_job_without_a_result_has_failed(workshop):
+    workshop.start("orphan", WAIT_FOR_GO)
+    workshop.until("orphan", lambda job: job.last_line == "waiting")
+    os.kill(supervisor_pid(workshop, "orphan"), signal.SIGKILL)
+    workshop.until("orphan", lambda job: job.state.__class__ is Orphaned)
+    workshop.store.recover("orphan")
+    (workshop.store.directory("orphan") / "go").touch()
+    state = workshop.until("orphan", finished).state
+    assert (state.outcome, state.exit_code) == ("failed", None)
+    assert "left no result" in state.reason
+
+
+def test_the_strays_of_a_lost_job_are_swept_once(workshop):
+    workshop.start("lost", WITH_STRAY + "time.sleep(600)")
+    job = workshop.until("lost", lambda job: job.last_line.isdigit())
+    stray = int(job.last_line)
+    os.kill(supervisor_pid(workshop, "lost"), signal.SIGKILL)
+    os.kill(job.state.pid, signal.SIGKILL)
+    workshop.until("lost", lambda job: job.state.__class__ is Lost)
+    assert not is_gone(stray)
+    workshop.store.recover_all()
+    workshop.until_file(workshop.store.directory("lost") / "lost.json")
+    assert is_gone(stray)
+    assert isinstance(workshop.store.get("lost").state, Lost)
+
+
+def test_a_suspended_supervisor_is_woken_by_a_stop(workshop):
+    workshop.start("frozen", SLEEP)
+    workshop.until("frozen", lambda job: job.last_line == "asleep")
+    os.kill(supervisor_pid(workshop, "frozen"), signal.SIGSTOP)
+    make_heartbeat_old(workshop, "frozen")
+    assert isinstance(workshop.store.get("frozen").state, Stalled)
+    workshop.stop("frozen")
+    state = workshop.until("frozen", finished).state
+    assert (state.outcome, state.signal) == ("stopped", signal.SIGTERM)
+
+
+def test_a_supervisor_that_will_not_wake_is_replaced(workshop):
+    workshop.start("stuck", SLEEP)
+    pid = workshop.until("stuck", lambda job: job.last_line == "asleep").state.pid
+    tracer = subprocess.Popen(
+        [sys.executable, "-S", "-c", HOLD_BY_TRACING, str(supervisor_pid(workshop, "stuck"))], stdout=subprocess.PIPE
+    )
+    if tracer.stdout.readline() != b"held\n":
+        tracer.communicate()
+        pytest.skip("no process may be traced here")
+    make_heartbeat_old(workshop, "stuck")
+    workshop.stop("stuck")
+    tracer.communicate()
+    state = workshop.until("stuck", finished).state
+    assert (state.outcome, state.exit_code) == ("stopped", None)
+    assert is_gone(pid)
+
+
+def test_a_root_of_a_newer_roost_is_only_read(workshop):
+    workshop.start("good", SUCCEED)
+    workshop.until("good", finished)
+    (workshop.root / "schema.json").write_text('{"v": 2}')
+    newer = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._plan)
+    assert newer.get("good").state.outcome == "succeeded"
+    with pytest.raises(Precondition, match="set up by a newer Roost"):
+        newer.start("more", workshop.spec(SUCCEED), actor="ann", op_id="op-more")
+
+
+def test_a_job_that_is_over_leaves_no_lock_behind(workshop):
+    workshop.start("good", SUCCEED)
+    workshop.until("good", finished)
+    workshop.wait_for(lambda: not list(workshop.store._locks.iterdir()))
 
 
 def test_a_supervisor_that_is_told_to_end_stops_its_job(workshop):

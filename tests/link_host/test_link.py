@@ -337,8 +337,10 @@ def test_the_other_verbs_print_json(root, start):
 
 
 def test_of_two_watches_the_later_one_holds(console, start, store):
-    start("one", SLEEP)
-    start("two", SLEEP)
+    for job_id in ("one", "two"):
+        start(job_id, SLEEP)
+        while store.get(job_id).last_line != "asleep":
+            time.sleep(0.02)
     for _ in range(20):
         console.say(Watch(logs={"one": 0}))
         last = console.say(Watch(logs={"two": 6}))

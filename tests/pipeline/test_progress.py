@@ -46,7 +46,7 @@ CASES: list[tuple[jobs.JobState, type]] = [
     (finished("failed", "no memory"), Failed),
     (finished("stopped", "stopped by ann"), Failed),
     (jobs.Lost(since=1.0, reason="the host restarted"), Failed),
-    (jobs.Orphaned(since=1.0, pid=7), Failed),
+    (jobs.Orphaned(since=1.0, pid=7), Alive),
     (jobs.Foreign(since=1.0, incarnation="other"), Failed),
     (jobs.Unkillable(since=1.0, pids=[7]), Failed),
     (jobs.Quarantined(reason="garbled"), Failed),
