@@ -95,6 +95,7 @@ class JobStore:
             if isinstance(job.state, Orphaned | Lost) and not self._is_looked_after(job.job_id):
                 with contextlib.suppress(RoostError):
                     self.recover(job.job_id)
+        self._tidy_locks()
 
     def get(self, job_id: str) -> Job:
         """The job as it is now; raises NotFound."""
@@ -274,6 +275,13 @@ class JobStore:
 
     def _is_looked_after(self, job_id: str) -> bool:
         return (self.directory(job_id) / "lost.json").exists()
+
+    def _tidy_locks(self) -> None:
+        """Remove the lock files of holders that were killed; one that is held or waited for is left alone."""
+        for path in self._locks.iterdir():
+            if path.suffix == ".change" or (self._jobs / path.stem / "exit.json").exists():
+                with contextlib.suppress(locks.LockTimeout):
+                    locks.give_back(path, locks.take(path, 0.0))
 
     def _adopt(self, job_id: str) -> None:
         directory = self.directory(job_id)

@@ -318,7 +318,7 @@ def test_the_job_outlives_the_process_that_started_it(workshop, tmp_path):
         textwrap.dedent(f"""
         import importlib.util, sys, time
         sys.path.insert(0, {str(workshop.store.release)!r})
-        found = importlib.util.spec_from_file_location("shop", {str(Path(__file__).parent / "conftest.py")!r})
+        found = importlib.util.spec_from_file_location("shop", {str(Path(__file__).parent / "workshop.py")!r})
         shop = importlib.util.module_from_spec(found)
         found.loader.exec_module(shop)
         from pathlib import Path
@@ -425,7 +425,7 @@ def test_a_job_started_from_within_a_job_is_no_stray_of_it(workshop):
 import importlib.util, sys
 sys.path.insert(0, {str(workshop.store.release)!r})
 sys.path[:0] = {[path for path in sys.path if path]!r}
-found = importlib.util.spec_from_file_location("shop", {str(Path(__file__).parent / "conftest.py")!r})
+found = importlib.util.spec_from_file_location("shop", {str(Path(__file__).parent / "workshop.py")!r})
 shop = importlib.util.module_from_spec(found)
 found.loader.exec_module(shop)
 from pathlib import Path
