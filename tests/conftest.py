@@ -1,15 +1,11 @@
 """Fixtures that several packages share."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-
-sys.path.insert(0, str(REPOSITORY / "tests/nvml_standin"))
-from nvml_standin import nvml_library, nvml_standin  # noqa: E402, F401 - fixtures
 
 
 def _default_engine_python() -> Path:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from remote.jobs.gpu_demand import gpu_demand
 from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.specs import (
     EvaluationSpec,
@@ -16,13 +17,15 @@ from remote.protocol.specs import (
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The command of a job, the seconds between SIGTERM and SIGKILL when it is stopped, and how much log may lie on disk."""
+    """The command of a job, the seconds from SIGTERM to SIGKILL when it is stopped, how much log may lie on disk, its GPUs."""
 
     agent: str
     argv: list[str]
     stop_grace_s: float
     environment: dict[str, str] = {}
     log_limit_bytes: int = LOG_LIMIT_BYTES
+    gpus: int = 0
+    gpu_indices: tuple[int, ...] = ()
 
 
 _WORKERS: dict[type, tuple[str, str, float]] = {
@@ -37,9 +40,16 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
 
 
 def plan(spec: Spec, python: str) -> LaunchPlan:
-    """How `spec` is carried out by the interpreter `python`."""
+    """How `spec` is carried out by the interpreter `python`; raises UsageError where its options contradict each other."""
     agent, module, stop_grace_s = _WORKERS[type(spec)]
-    return LaunchPlan(agent=agent, argv=[python, "-m", module], stop_grace_s=stop_grace_s)
+    demand = gpu_demand(spec)
+    return LaunchPlan(
+        agent=agent,
+        argv=[python, "-m", module],
+        stop_grace_s=stop_grace_s,
+        gpus=demand.count,
+        gpu_indices=demand.indices,
+    )
 
 
 def agent_of(spec: Spec) -> str:

@@ -24,7 +24,15 @@ class LockTimeout(OSError):
 
 def lock_directory(root: Path) -> Path:
     """The private (0700) local directory for the locks of `root`, made when missing; raises NoLockDirectory."""
-    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
+    return _private_directory(hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16])
+
+
+def device_directory() -> Path:
+    """The same for the locks of this host's devices, which all roots of this user share."""
+    return _private_directory("devices")
+
+
+def _private_directory(name: str) -> Path:
     refusals: list[str] = []
     for base in _BASES:
         home = base / f"roost-{os.getuid()}"

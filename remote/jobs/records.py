@@ -39,6 +39,8 @@ class LaunchRecord(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None
     stop_grace_s: float
     log_limit_bytes: int = LOG_LIMIT_BYTES
+    gpus: list[int] = []
+    gpu_locks: str = ""
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):

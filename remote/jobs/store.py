@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,9 @@ import msgspec
 from remote.artifacts import atomic
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
 from remote.jobs import launch, locks, logs, outcome, plain_json, process, records, view
+from remote.jobs.gpu_demand import GpuDemand
 from remote.jobs.launch import LaunchPlan
+from remote.jobs.leases import Leases, device_environment
 from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StopRecord
 from remote.jobs.spawn import spawn_supervisor
 from remote.protocol.ids import is_job_id
@@ -32,7 +34,13 @@ class JobStore:
     """All jobs below one root; safe to use from several threads and processes at once."""
 
     def __init__(
-        self, root: Path, release: Path, python: str, *, plan: Callable[[Spec], LaunchPlan] | None = None
+        self,
+        root: Path,
+        release: Path,
+        python: str,
+        *,
+        plan: Callable[[Spec], LaunchPlan] | None = None,
+        leases: Leases | None = None,
     ) -> None:
         self.root = root.expanduser().resolve()
         self.release = release
@@ -44,6 +52,7 @@ class JobStore:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._is_newer = records.claim_root(self.root)
         self._locks = locks.lock_directory(self.root)
+        self._leases = leases or Leases(locks.device_directory())
         self._finished: dict[str, tuple[int, Job]] = {}
         self._seen: dict[str, Job] = {}
 
@@ -51,16 +60,14 @@ class JobStore:
         """Start `spec` as `job_id`; the same name and spec again returns the job that is there.
 
         Returns once the work's start is on disk. Raises Conflict when the name stands for another spec, Precondition when
-        the run that it belongs to is stopping, WorkFailed when it could not be started.
+        the run that it belongs to is stopping or its GPUs are not to be had, WorkFailed when it could not be started.
         """
         directory = self.directory(job_id)
         with self._changing(job_id):
             if not self._took_effect("start", op_id, job_id):
                 self._refuse_for_ending_run(run_id)
-                self._reserve(directory, spec)
-                if isinstance(self.get(job_id).state, Queued):
-                    cookie = self._write_launch(directory, spec, actor=actor, run_id=run_id)
-                    spawn_supervisor(self.python, directory, cookie)
+                if self._is_to_start(directory, spec):
+                    self._launch(directory, spec, actor=actor, run_id=run_id)
                 self._remember("start", op_id, job_id, actor)
         return self.get(job_id)
 
@@ -211,7 +218,24 @@ class JobStore:
                 next_command=f"roost status {directory.name}",
             )
 
-    def _write_launch(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> str:
+    def _is_to_start(self, directory: Path, spec: Spec) -> bool:
+        """Whether `spec` has not been started yet under this name; raises Conflict when the name stands for another spec."""
+        if not (directory / "spec.json").exists():
+            return True
+        self._reserve(directory, spec)
+        return isinstance(self.get(directory.name).state, Queued)
+
+    def _launch(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> None:
+        """A job that gets no devices leaves no reservation behind."""
+        planned = self._plan(spec)
+        with self._leases.lease(directory, GpuDemand(planned.gpus, planned.gpu_indices)) as gpus:
+            self._reserve(directory, spec)
+            cookie = self._write_launch(directory, spec, actor=actor, run_id=run_id, gpus=gpus)
+            spawn_supervisor(self.python, directory, cookie)
+
+    def _write_launch(
+        self, directory: Path, spec: Spec, *, actor: str, run_id: str | None, gpus: Sequence[int] = ()
+    ) -> str:
         planned = self._plan(spec)
         cookie = secrets.token_hex(16)
         environment = launch.work_environment(
@@ -221,7 +245,7 @@ class JobStore:
             job_id=directory.name,
             agent=planned.agent,
             argv=planned.argv,
-            environment={**planned.environment, **environment},
+            environment={**planned.environment, **environment, **device_environment(gpus)},
             cwd=str(directory),
             cookie=cookie,
             lock=str(self._locks / f"{directory.name}.lock"),
@@ -231,10 +255,17 @@ class JobStore:
             run_id=run_id,
             stop_grace_s=planned.stop_grace_s,
             log_limit_bytes=planned.log_limit_bytes,
+            gpus=list(gpus),
+            gpu_locks=str(self._leases.directory),
         )
-        atomic.write_once(directory / "launch.json", records.encode(record))
+        if atomic.write_once(directory / "launch.json", records.encode(record)):
+            return cookie
         there = records.read_launch(directory)
-        return cookie if there is None else there.cookie
+        if there is not None and there.gpus == record.gpus:
+            return there.cookie
+        # Planned before and never started: the devices of that time may be others' by now.
+        atomic.write_atomic(directory / "launch.json", records.encode(record))
+        return cookie
 
     def _expect(self, job: Job, revision: int | None) -> None:
         if revision is None or revision == job.revision:

@@ -21,7 +21,7 @@ if __name__ == "__main__":  # isolated mode knows no path of ours
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from remote.artifacts import atomic
-from remote.jobs import locks, outcome, plain_json, process
+from remote.jobs import gpu_locks, locks, outcome, plain_json, process
 from remote.jobs.log_bound import LOG_LIMIT_BYTES, LogBound
 from remote.jobs.outcome import Outcome
 from remote.jobs.work import AdoptedWork, ForkedWork, Work, become_subreaper, reap
@@ -47,10 +47,12 @@ class Supervisor:
         self.revision = 0
         self.last_beat = float("-inf")
         self.told_to_end = False
+        self.gpu_locks: list[int] = []
         self.work: Work
 
     def start(self) -> None:
-        """Fork the work, put its start on record, release it; raises OSError when the record cannot be written."""
+        """Lock the devices, fork the work, put its start on record, release it; raises OSError where that cannot be."""
+        self.gpu_locks = gpu_locks.take_gpus(self.directory, self.launch, LOCK_TIMEOUT_S)
         self._take_charge()
         self.work = work = ForkedWork(self.directory, self.launch)
         self._record_start(work)
@@ -63,6 +65,8 @@ class Supervisor:
         state = plain_json.read_json(self.directory / "state.json")
         self.revision = 0 if state is None else int(state["rev"])
         self.work = AdoptedWork(started)
+        if not self.work.has_ended():
+            self._take_gpus_again()
 
     def run(self) -> None:
         """Watch over the work until it and all that it started are gone, then record the exit."""
@@ -76,7 +80,15 @@ class Supervisor:
         self._stop_children()
         exit_code = self.work.collect()
         reap()
+        gpu_locks.release(self.gpu_locks)
         self._record_exit(exit_code)
+
+    def _take_gpus_again(self) -> None:
+        """Living work keeps its devices from others by itself: without their locks it is watched all the same."""
+        try:
+            self.gpu_locks = gpu_locks.take_gpus(self.directory, self.launch, LOCK_TIMEOUT_S)
+        except OSError as error:
+            _complain(f"the work goes on without the locks of its GPUs: {error}")
 
     def _take_charge(self) -> None:
         if not become_subreaper():

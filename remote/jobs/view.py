@@ -92,6 +92,7 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
         spec=spec,
         run_id=None if launch is None else launch.run_id,
         log_start=log_bound.read_start(directory),
+        gpus=[] if launch is None else launch.gpus,
         log_size=log_size,
         last_line=last_line,
         progress_seq=0 if progress is None else progress.seq,

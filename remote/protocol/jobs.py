@@ -132,7 +132,10 @@ class JobResult(Message, frozen=True, kw_only=True):
 
 
 class Job(Message, frozen=True, kw_only=True):
-    """Everything a console shows of a job. Log bytes `[log_start, log_size)` are readable; offsets are absolute."""
+    """Everything a console shows of a job. Log bytes `[log_start, log_size)` are readable; offsets are absolute.
+
+    `gpus` are the devices that it was given, by NVML's numbers; they are its own until it is over.
+    """
 
     job_id: JobId
     agent: str
@@ -143,6 +146,7 @@ class Job(Message, frozen=True, kw_only=True):
     command: list[str]
     spec: Spec | None = None
     run_id: JobId | None = None
+    gpus: list[int] = []
     log_start: int = 0
     log_size: int = 0
     last_line: str = ""

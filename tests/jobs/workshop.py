@@ -69,11 +69,11 @@ class Workshop:
 def workshop(tmp_path: Path) -> Iterator[Workshop]:
     shop = Workshop(tmp_path / "root")
     yield shop
-    _end_everything_below(tmp_path)
+    end_everything_below(tmp_path)
     shutil.rmtree(shop.store._locks)
 
 
-def _end_everything_below(directory: Path) -> None:
+def end_everything_below(directory: Path) -> None:
     """Nothing that a test started may outlive it, whatever it asserted."""
     mark = os.fsencode(directory)
     for found in process.every_process():

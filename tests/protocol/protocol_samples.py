@@ -162,6 +162,7 @@ JOB = jobs.Job(
     command=["/opt/python", "-m", "remote.agents.training.worker"],
     spec=SPECS[4],
     run_id="run-260718-101400-cd34",
+    gpus=[0, 1],
     log_start=4096,
     log_size=8192,
     last_line="step 10 — loss 3.25",

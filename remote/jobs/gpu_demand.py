@@ -1,0 +1,67 @@
+"""How many GPUs a spec needs, and which ones where it names them; pure."""
+
+from typing import NamedTuple
+
+from remote.errors import UsageError
+from remote.protocol.run import EngineConfig
+from remote.protocol.specs import ServerSpec, Spec, TrainingSpec
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+# The options of SGLang that multiply, each with its other spelling (`srt/arg_groups/fields/parallel.py`).
+_TENSOR = ("tp-size", "tensor-parallel-size", "tp")
+_PIPELINE = ("pp-size", "pipeline-parallel-size", "pp")
+_DATA = ("dp-size", "data-parallel-size", "dp")
+
+
+class GpuDemand(NamedTuple):
+    """So many devices; `indices` (NVML's, in the order in which the work sees them) when it must be these."""
+
+    count: int = 0
+    indices: tuple[int, ...] = ()
+
+
+def gpu_demand(spec: Spec) -> GpuDemand:
+    """What `spec` needs; raises UsageError where its options contradict each other."""
+    match spec:
+        case ServerSpec(engine=engine) if engine.device == "cuda":
+            return _engine_demand(engine)
+        case TrainingSpec(training=training) if training.device == "cuda":
+            return GpuDemand(1)
+        case _:
+            return GpuDemand()
+
+
+def _engine_demand(engine: EngineConfig) -> GpuDemand:
+    tensor = _flag(engine, _TENSOR, engine.tensor_parallel_size)
+    # With attention data parallelism the groups lie within the tensor parallel ranks.
+    replicas = 1 if engine.flags.get("enable-dp-attention") else _flag(engine, _DATA, 1)
+    count = tensor * _flag(engine, _PIPELINE, 1) * replicas
+    named = engine.environment.get(VISIBLE_DEVICES)
+    if named is None:
+        return GpuDemand(count)
+    indices = _read_indices(named)
+    if len(indices) < count:
+        raise UsageError(
+            f"engine.environment gives {VISIBLE_DEVICES}={named}, but the engine's sizes need {count} GPUs",
+            hint="Name as many devices, or leave the variable out: Roost picks free ones.",
+        )
+    return GpuDemand(len(indices), indices)
+
+
+def _flag(engine: EngineConfig, names: tuple[str, ...], otherwise: int) -> int:
+    given = [engine.flags[name] for name in names if name in engine.flags]
+    try:
+        return int(str(given[-1])) if given else otherwise
+    except ValueError:
+        raise UsageError(f"engine.flags.{names[0]} is {given[-1]!r}, not a number") from None
+
+
+def _read_indices(named: str) -> tuple[int, ...]:
+    indices = tuple(int(part) for part in named.split(",") if part.strip().isdecimal())
+    if len(set(indices)) != len(named.split(",")):
+        raise UsageError(
+            f"engine.environment gives {VISIBLE_DEVICES}={named}, which is not a list of different device numbers",
+            hint="Use NVML's numbers, such as 0,1,2,3, or leave the variable out: Roost picks free devices.",
+        )
+    return indices
