@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from console.state.sanitize import sanitize
 from console.state.units import UNKNOWN, format_byte_rate, format_bytes, format_duration, format_percent, format_rate
+from remote.protocol.ids import device_ranges
 from remote.protocol.jobs import (
     Finished,
     Foreign,
@@ -20,6 +21,7 @@ from remote.protocol.jobs import (
     Starting,
     Stopping,
     Unkillable,
+    has_its_devices,
 )
 from remote.protocol.progress import (
     ArmAdvanced,
@@ -76,14 +78,16 @@ def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a sta
 
 def job_table(jobs: Iterable[Job]) -> list[str]:
     """One line a job, under a heading."""
-    rows = [("JOB", "AGENT", "CREATED (UTC)", "STATE")]
+    rows = [("JOB", "AGENT", "CREATED (UTC)", "GPUS", "STATE")]
     for job in jobs:
         created = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(job.created_at))
-        rows.append((job.job_id, job.agent, created, state_words(job.state).splitlines()[0]))
+        gpus = device_ranges(job.gpus) if has_its_devices(job.state) else ""
+        rows.append((job.job_id, job.agent, created, gpus, state_words(job.state).splitlines()[0]))
     if len(rows) == 1:
         return ["no jobs on this host yet; `roost run embedded` starts the whole chain on the embedded host"]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows]
+    shown = [column for column in range(5) if column != 3 or any(row[3] for row in rows[1:])]
+    widths = {column: max(len(row[column]) for row in rows) for column in shown}
+    return ["  ".join(row[column].ljust(widths[column]) for column in shown).rstrip() for row in rows]
 
 
 def job_lines(job: Job) -> list[str]:
@@ -96,6 +100,9 @@ def job_lines(job: Job) -> list[str]:
         f"command   {' '.join(job.command)}",
         f"log       {format_bytes(job.log_size)}",
     ]
+    if job.gpus:
+        kept = "" if has_its_devices(job.state) else "  (given back)"
+        lines.append(f"gpus      {device_ranges(job.gpus)}{kept}")
     if job.last_progress is not None:
         lines.append(f"progress  {progress_line(job.last_progress)}")
     if job.result is not None:
@@ -237,4 +244,5 @@ def _gpu_line(gpu: GpuSample) -> str:
     memory = f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}"
     heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    return f"gpu {gpu.gpu_index} {gpu.name}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}"
+    owner = f" of {gpu.owner_job_id}" if gpu.owner_job_id else ""
+    return f"gpu {gpu.gpu_index} {gpu.name}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}{owner}"

@@ -6,6 +6,7 @@ import msgspec
 
 from remote.errors import Precondition
 from remote.jobs.gpu_demand import GpuDemand
+from remote.protocol.ids import device_ranges
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -26,10 +27,11 @@ class Leased(msgspec.Struct, frozen=True):
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
-    """Nobody holds its lock, but processes of the job that had it live on."""
+    """Nobody holds its lock, but processes of the job that had it live on; `fleeting` while a supervisor is ending them."""
 
     holder: Holder
     pids: tuple[int, ...]
+    fleeting: bool = False
 
 
 class Occupied(msgspec.Struct, frozen=True):
@@ -78,8 +80,8 @@ def refusal(job_id: str, root: str, devices: Sequence[Device], demand: GpuDemand
 
 
 def may_change_soon(devices: Sequence[Device]) -> bool:
-    """Whether waiting can help: a process that has just ended frees its memory a moment later."""
-    return any(isinstance(device, Occupied) and device.fleeting for device in devices)
+    """Whether waiting can help: what is left of a job is being ended, or has just ended and its memory is freed a moment later."""
+    return any(isinstance(device, (Occupied, LeftBehind)) and device.fleeting for device in devices)
 
 
 def _describe(device: Device, root: str) -> str:
@@ -121,11 +123,4 @@ def _job(holder: Holder, root: str) -> str:
 
 
 def _name(indices: Sequence[int]) -> str:
-    """`GPU 0-3, 6`."""
-    parts: list[list[int]] = []
-    for index in sorted(indices):
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
-    return "GPU " + ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+    return f"GPU {device_ranges(indices)}"

@@ -42,11 +42,12 @@ _PAUSE_S = 0.5
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A job that is not over and the devices that it was given, with its living processes."""
+    """A job whose exit is not on record and the devices that it was given, with its living processes."""
 
     holder: Holder
     gpus: Sequence[int]
     pids: tuple[int, ...]
+    is_being_swept: bool
 
 
 class Leases:
@@ -106,7 +107,7 @@ class Leases:
             claims = [*claims, *_claim_of(Path(last.root) / "jobs" / last.job_id)]
         for claim in claims:
             if device.index in claim.gpus and claim.pids:
-                return LeftBehind(claim.holder, claim.pids)
+                return LeftBehind(claim.holder, claim.pids, claim.is_being_swept)
         if device.error is not None:
             return Unusable(device.error)
         held = device.memory_used_bytes or 0
@@ -119,7 +120,7 @@ def no_devices(name: str, demand: GpuDemand, detail: str) -> Precondition:
     """The refusal of a host without GPUs."""
     return Precondition(
         f"{name} needs {demand.count} GPU{'s' if demand.count > 1 else ''}, but {detail}",
-        hint="Set engine.device and training.device to cpu, or use a host with NVIDIA GPUs.",
+        hint="Mend that (in a container NVIDIA_DRIVER_CAPABILITIES must include utility), or set the devices to cpu.",
         next_command="roost telemetry",
     )
 
@@ -143,11 +144,12 @@ def _claim_of(job: Path) -> Iterable[Claim]:
         found = records.read_records(job)
     except (UnreadableRecord, OSError):
         return []
-    if found.launch is None or found.start is None or found.exit is not None or not found.launch.gpus:
+    launch, start = found.launch, found.start
+    if launch is None or start is None or found.exit is not None or not launch.gpus:
         return []
-    members = process.find_members(found.start.cookie, found.start.pid, found.start.start_time)
-    pids = tuple(sorted(member.pid for member in members))
-    return [Claim(Holder(str(job.parents[1]), job.name), found.launch.gpus, pids)]
+    pids = tuple(sorted(member.pid for member in process.find_members(start.cookie, start.pid, start.start_time)))
+    is_being_swept = locks.is_held(Path(launch.lock)) and not process.is_alive(start.pid, start.start_time)
+    return [Claim(Holder(str(job.parents[1]), job.name), launch.gpus, pids, is_being_swept)]
 
 
 def _read_holder(lock: Path) -> Holder | None:

@@ -4,8 +4,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from remote.jobs.store import JobStore
-from remote.protocol.jobs import Job, is_over
+from remote.protocol.jobs import Job, has_its_devices, is_over
 from remote.protocol.progress import ServerReady
 from remote.protocol.telemetry import TelemetrySample
 
@@ -29,7 +31,16 @@ class TelemetrySource:
         """A reading; the first takes half a second longer, for rates need two."""
         with self._turn:
             sampler = self._sampler = self._sampler or self._open_sampler()
-            return sampler.sample()
+            return self._with_owners(sampler.sample())
+
+    def _with_owners(self, sample: TelemetrySample) -> TelemetrySample:
+        """A device belongs to the job that it was given to; the driver's pids may be those of another namespace."""
+        if not sample.gpus:
+            return sample
+        live = [job for job in self._store.list() if job.gpus and has_its_devices(job.state)]
+        owners = {index: job.job_id for job in live for index in job.gpus}
+        gpus = [msgspec.structs.replace(gpu, owner_job_id=owners.get(gpu.gpu_index)) for gpu in sample.gpus]
+        return msgspec.structs.replace(sample, gpus=gpus)
 
     def _open_sampler(self) -> "Sampler":
         """Imported at the first reading: where psutil or NVML cannot be loaded, all but telemetry still works."""

@@ -7,10 +7,14 @@ from typing import NamedTuple, TypeVar
 
 from remote.engines.layer_ids import to_sglang
 from remote.errors import RoostError
+from remote.jobs.gpu_demand import GpuDemand, gpu_demand
+from remote.jobs.leases import no_devices
 from remote.pipeline.fingerprints import Inputs, hash_mapping_source
 from remote.pipeline.inputs import Conversations, Target, describe_conversations, describe_target
 from remote.pipeline.layout import resolve_path
 from remote.protocol.run import RunConfig
+from remote.protocol.specs import ServerSpec
+from remote.telemetry.occupancy import ask_occupancy
 
 _IMPORT_TIMEOUT_S = 30.0
 _FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
@@ -52,6 +56,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(_check_speculation(run))
     problems.extend(_check_engine(run, root, python))
+    problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
     return Survey(target, train, inputs, problems)
 
 
@@ -115,4 +120,24 @@ def _check_engine(run: RunConfig, root: Path, python: str) -> Iterator[str]:
         yield (
             f"{interpreter} cannot import {run.engine.name}. "
             f"Name the interpreter of the engine's environment as engine.python."
+        )
+
+
+def _check_gpus(run: RunConfig) -> Iterator[str]:
+    """Whether this host has enough devices that work; who uses them now is asked when a stage needs them."""
+    engine = gpu_demand(ServerSpec(model=run.target.model, engine=run.engine))
+    demand = engine if engine.count or run.training.device == "cpu" else GpuDemand(1)
+    if demand.count == 0:
+        return
+    found = ask_occupancy()
+    whole = [device.index for device in found.devices if device.error is None]
+    if not found.devices:
+        yield say(no_devices(run.name, demand, found.detail))
+    elif missing := sorted(set(demand.indices) - set(whole)):
+        yield f"engine.environment names GPU {missing[0]}, which this host does not have or which is lost. Name another."
+    elif len(whole) < demand.count:
+        lost = len(found.devices) - len(whole)
+        yield (
+            f"the run needs {demand.count} GPUs, but this host has {len(whole)}"
+            f"{f' and {lost} that are lost' if lost else ''}. Lower engine.tensor_parallel_size or use another host."
         )

@@ -1,8 +1,9 @@
-"""Names that travel: job ids and operation ids."""
+"""Names that travel: job ids, operation ids and the numbers of devices."""
 
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -30,3 +31,14 @@ def new_job_id(stem: str) -> JobId:
 def new_op_id() -> OpId:
     """A fresh idempotency key: 16 hexadecimal characters."""
     return secrets.token_hex(8)
+
+
+def device_ranges(indices: Iterable[int]) -> str:
+    """Device numbers in few characters: `0-3, 6`."""
+    parts: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

@@ -155,6 +155,11 @@ class Job(Message, frozen=True, kw_only=True):
     result: JobResult | None = None
 
 
+def has_its_devices(state: JobState) -> bool:
+    """Whether the devices that the job was given are still its own."""
+    return not is_over(state) and not isinstance(state, (Queued, Foreign))
+
+
 def is_over(state: JobState) -> bool:
     """Whether nothing will happen to the job by itself any more."""
     return isinstance(state, (Finished, Lost, Quarantined))

@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import SAMPLES
 
-from console.cli.text import job_table, mapping_lines, progress_line, state_words
-from remote.protocol.jobs import Job, JobState
+from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words
+from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport
 
@@ -40,6 +41,19 @@ def test_jobs_line_up_under_their_heading() -> None:
     assert len(lines) == len(jobs) + 1
     column = lines[0].index("STATE")
     assert all(line[column - 1] == " " and line[column] != " " for line in lines[1:])
+
+
+def test_devices_are_shown_while_a_job_has_them() -> None:
+    (sample,) = [sample for sample in SAMPLES if isinstance(sample, Job)]
+    running = msgspec.structs.replace(sample, state=Running(since=0.0, pid=1), gpus=[0, 1, 2, 3, 6])
+    over = msgspec.structs.replace(running, state=Lost(since=0.0, reason="gone"))
+    heading, first, second = job_table([running, over])
+    assert heading.split()[-2:] == ["GPUS", "STATE"]
+    assert "  0-3, 6  running" in first
+    assert "0-3" not in second
+    assert "GPUS" not in job_table([over])[0]
+    assert "gpus      0-3, 6" in job_lines(running)
+    assert "gpus      0-3, 6  (given back)" in job_lines(over)
 
 
 def test_a_finding_shows_its_fix() -> None:

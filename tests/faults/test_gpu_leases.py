@@ -55,9 +55,9 @@ def workers_of(shop, job_id: str) -> list[int]:
     return [int(pid) for pid in shop.store.get(job_id).last_line.split()]
 
 
-def lose(shop, job_id: str) -> list[int]:
+def lose(shop, job_id: str, program: str = WITH_WORKERS) -> list[int]:
     """Kill a job and its supervisor, not its workers; their pids."""
-    pid = shop.start_on(job_id, WITH_WORKERS, 8).state.pid
+    pid = shop.start_on(job_id, program, 8).state.pid
     workers = workers_of(shop, job_id)
     os.kill(shop.supervisor(job_id), signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
@@ -151,6 +151,17 @@ def test_orphan_workers_that_hold_memory_are_named_and_swept_before_the_next_ser
     gpu_shop.wait_for(lambda: all(map(is_gone, workers)))
     gpu_shop.nvml.play("healthy")
     assert gpu_shop.start_on("new-server", SLEEP, 8).gpus == list(range(8))
+
+
+def test_a_start_waits_while_what_is_left_of_a_lost_job_is_being_ended(gpu_shop):
+    workers = lose(
+        gpu_shop, "lost", program=WITH_WORKERS.replace("import time;", "import time, signal; signal.signal(15, 1);")
+    )
+    gpu_shop.store._leases = Leases(gpu_shop.devices, patience_s=60.0)
+    gpu_shop.store.recover("lost")
+    assert not all(map(is_gone, workers)), "they ignore the polite signal"
+    assert gpu_shop.start_on("next", SLEEP, 8).gpus == list(range(8))
+    assert all(map(is_gone, workers))
 
 
 def test_strays_of_a_lost_job_are_swept_by_whoever_looks_after_the_jobs(gpu_shop):

@@ -26,6 +26,10 @@ from remote.protocol.frames import Answer, Call, Failure, Heartbeat, HostFrame
 from remote.protocol.jobs import Job
 from remote.protocol.requests import Hello, Request
 from remote.protocol.specs import MappingCopySpec, Spec
+from tests.nvml_standin.gpu_shop import gpu_shop
+from tests.nvml_standin.nvml_standin import nvml_library, nvml_standin
+
+__all__ = ["gpu_shop", "nvml_library", "nvml_standin"]
 
 RELEASE = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30.0

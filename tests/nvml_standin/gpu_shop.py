@@ -66,7 +66,7 @@ def gpu_shop(tmp_path: Path, nvml_standin: Standin, monkeypatch: pytest.MonkeyPa
     shop = GpuShop(tmp_path / "root", tmp_path / "devices", nvml_standin)
     yield shop
     end_everything_below(tmp_path)
-    shutil.rmtree(shop.store._locks)
+    shutil.rmtree(shop.store._locks, ignore_errors=True)
 
 
 @pytest.fixture
@@ -74,4 +74,4 @@ def other_root(gpu_shop: GpuShop, tmp_path: Path) -> Iterator[GpuShop]:
     """Another root of the same user, on the same devices."""
     shop = GpuShop(tmp_path / "other", gpu_shop.devices, gpu_shop.nvml)
     yield shop
-    shutil.rmtree(shop.store._locks)
+    shutil.rmtree(shop.store._locks, ignore_errors=True)

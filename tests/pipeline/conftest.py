@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.nvml_standin.nvml_standin import nvml_library, nvml_standin
+
+__all__ = ["nvml_library", "nvml_standin"]
+
 DOCUMENT = """
 name = "trial"
 [target]
