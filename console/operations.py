@@ -122,9 +122,11 @@ async def get_job(session: Session, job_id: JobId) -> Job:
     return (await _ask(session, GetJob(job_id=job_id), JobReply)).job
 
 
-async def stop_job(session: Session, job_id: JobId, *, reason: str, op_id: OpId | None = None) -> Job:
-    """Ask a job, and the jobs that it started, to stop."""
-    request = StopJob(job_id=job_id, op_id=op_id or new_op_id(), reason=reason)
+async def stop_job(
+    session: Session, job_id: JobId, *, reason: str, expected_revision: int | None = None, op_id: OpId | None = None
+) -> Job:
+    """Ask a job, and the jobs that it started, to stop; refused when it is not at `expected_revision` any more."""
+    request = StopJob(job_id=job_id, op_id=op_id or new_op_id(), reason=reason, expected_revision=expected_revision)
     return (await _ask(session, request, JobReply, timeout_s=60.0)).job
 
 

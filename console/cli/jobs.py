@@ -126,6 +126,10 @@ def stop(
         str | None, typer.Option("--confirm", metavar="JOB", help="Repeat the job id to stop it unasked.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the host's journal.")] = "asked on the command line",
+    revision: Annotated[
+        int | None,
+        typer.Option("--revision", metavar="N", help="Refuse when the job changed since you saw this revision of it."),
+    ] = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Stop a job and the jobs that it started; asks first."""
@@ -137,7 +141,7 @@ def stop(
                 next_command=f"roost stop {job_id} --host {host} --confirm {job_id}",
             )
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.stop_job(session, job_id, reason=reason)
+            return await operations.stop_job(session, job_id, reason=reason, expected_revision=revision)
 
     job = execute(work(), as_json=as_json)
     if as_json:

@@ -96,6 +96,7 @@ def job_lines(job: Job) -> list[str]:
         f"job       {job.job_id}",
         f"agent     {job.agent}" + (f"  (of {job.run_id})" if job.run_id else ""),
         f"state     {state_words(job.state)}",
+        f"revision  {job.revision}",
         f"created   {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(job.created_at))} UTC by {job.created_by}",
         f"command   {' '.join(job.command)}",
         f"log       {format_bytes(job.log_size)}",

@@ -286,7 +286,7 @@ class RoostApp(App[int]):
         children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
         body = stop_question(job, children, self._state.name)
         if await self.push_screen_wait(Confirm("Stop?", body, yes="Stop it")):
-            await self._session.stop_job(job.job_id)
+            await self._session.stop_job(job)
             self.notify(f"Stopping {job.job_id}.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)

@@ -143,10 +143,10 @@ class RecordedSession:
         self.started.append(plan.run.name)
         return next(job for job in self._jobs.values() if job.agent == "run")
 
-    async def stop_job(self, job_id: str) -> Job:
+    async def stop_job(self, job: Job) -> Job:
         """The job as it was last recorded; nothing is stopped."""
-        self.stopped.append(job_id)
-        return self._jobs[job_id]
+        self.stopped.append(job.job_id)
+        return self._jobs[job.job_id]
 
     async def read_verdict(self, job_id: str) -> VerdictReport:  # noqa: ARG002 - a recording holds one verdict
         """The recorded verdict."""

@@ -37,8 +37,8 @@ class HostSession(Protocol):
         """Start what was planned."""
         ...
 
-    async def stop_job(self, job_id: str) -> Job:
-        """Stop a job."""
+    async def stop_job(self, job: Job) -> Job:
+        """Stop a job as it was seen; refused when it changed since."""
         ...
 
     async def read_verdict(self, job_id: str) -> VerdictReport:
@@ -76,9 +76,11 @@ class LiveSession:
         """Start what was planned."""
         return await operations.start_run(self._session, plan)
 
-    async def stop_job(self, job_id: str) -> Job:
-        """Stop a job."""
-        return await operations.stop_job(self._session, job_id, reason="asked on the screen")
+    async def stop_job(self, job: Job) -> Job:
+        """Stop a job as it was seen; refused when it changed since."""
+        return await operations.stop_job(
+            self._session, job.job_id, reason="asked on the screen", expected_revision=job.revision
+        )
 
     async def read_verdict(self, job_id: str) -> VerdictReport:
         """The verdict of a run."""

@@ -15,14 +15,19 @@ class Outcome(NamedTuple):
     reason: str
 
 
-def judge(directory: Path, *, exit_code: int | None, killed_by: int | None, stop: dict[str, Any] | None) -> Outcome:
-    """The outcome of the work in `directory` that ended with `exit_code` or by the signal `killed_by`."""
+def judge(
+    directory: Path, *, exit_code: int | None, killed_by: int | None, stop: dict[str, Any] | None, oom_kills: int = 0
+) -> Outcome:
+    """The outcome of the work in `directory` that ended with `exit_code` or by the signal `killed_by`.
+
+    `oom_kills`: how often the kernel's out-of-memory killer struck while it ran.
+    """
     if stop is not None:
         return Outcome("stopped", stop_reason(stop))
     if exit_code == 0:
         fault = find_fault(directory)
         return Outcome("succeeded", "") if fault is None else Outcome("failed", fault)
-    return Outcome("failed", _told_failure(directory) or _bare_failure(exit_code, killed_by))
+    return Outcome("failed", _told_failure(directory) or _bare_failure(exit_code, killed_by, oom_kills))
 
 
 def judge_unseen(directory: Path, *, stop: dict[str, Any] | None, watched: bool) -> Outcome | None:
@@ -89,12 +94,13 @@ def _told_failure(directory: Path) -> str | None:
     return None if failure is None else failure.get("message")
 
 
-def _bare_failure(exit_code: int | None, killed_by: int | None) -> str:
+def _bare_failure(exit_code: int | None, killed_by: int | None, oom_kills: int) -> str:
+    ran_out = "; the kernel's out-of-memory killer struck while it ran: give it less to hold, or the host more memory"
     if killed_by is None:
-        return f"the work ended with exit code {exit_code}; the end of its log says more"
+        return f"the work ended with exit code {exit_code}; the end of its log says more{ran_out if oom_kills else ''}"
     try:
         name = signal.Signals(killed_by).name
     except ValueError:
         name = "unknown"
-    hint = "; nobody asked for it here: out of memory is the usual cause" if killed_by == signal.SIGKILL else ""
+    hint = ran_out if oom_kills else "; nobody asked for it here" if killed_by == signal.SIGKILL else ""
     return f"the work was killed by signal {killed_by} ({name}){hint}"

@@ -270,13 +270,21 @@ class JobStore:
     def _expect(self, job: Job, revision: int | None) -> None:
         if revision is None or revision == job.revision:
             return
-        stop = records.read_records(self.directory(job.job_id)).stop
-        by = job.created_by if stop is None else stop.requested_by
         raise Conflict(
-            f"{job.job_id} changed since you looked (revision {revision}, now {job.revision}; last asked for by {by})",
+            f"{job.job_id} changed since you looked (revision {revision}, now {job.revision}): {self._change_of(job)}",
             hint="Look at the job again, then decide.",
             next_command=f"roost status {job.job_id}",
         )
+
+    def _change_of(self, job: Job) -> str:
+        stop = records.read_records(self.directory(job.job_id)).stop
+        if stop is not None:
+            return f"{stop.requested_by} asked it to stop ({stop.reason})"
+        match job.state:
+            case Finished(outcome=outcome_name):
+                return f"it is over ({outcome_name})"
+            case state:
+                return f"it is {type(state).__name__.lower()} now"
 
     def _stop(self, job: Job, *, actor: str, reason: str) -> None:
         directory = self.directory(job.job_id)

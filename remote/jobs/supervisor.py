@@ -23,6 +23,7 @@ if __name__ == "__main__":  # isolated mode knows no path of ours
 from remote.artifacts import atomic
 from remote.jobs import gpu_locks, locks, outcome, plain_json, process
 from remote.jobs.log_bound import LOG_LIMIT_BYTES, LogBound
+from remote.jobs.oom import count_oom_kills
 from remote.jobs.outcome import Outcome
 from remote.jobs.work import AdoptedWork, ForkedWork, Work, become_subreaper, reap
 
@@ -46,8 +47,10 @@ class Supervisor:
         self.give_up_at = float("inf")
         self.revision = 0
         self.last_beat = float("-inf")
+        self.is_beating = True
         self.told_to_end = False
         self.gpu_locks: list[int] = []
+        self.oom_kills_before = count_oom_kills()
         self.work: Work
 
     def start(self) -> None:
@@ -61,11 +64,12 @@ class Supervisor:
 
     def adopt(self, started: dict[str, Any]) -> None:
         """Take over the work of a supervisor that died, or what is left of it."""
-        self._take_charge()
+        self.work = work = AdoptedWork(started)
+        self.is_beating = work.was_alive
         state = plain_json.read_json(self.directory / "state.json")
         self.revision = 0 if state is None else int(state["rev"])
-        self.work = AdoptedWork(started)
-        if not self.work.has_ended():
+        self._take_charge()
+        if work.was_alive:
             self._take_gpus_again()
 
     def run(self) -> None:
@@ -106,7 +110,7 @@ class Supervisor:
         reap(spare=self.work.pid)
 
     def _beat(self) -> None:
-        if time.monotonic() - self.last_beat < HEARTBEAT_S:
+        if not self.is_beating or time.monotonic() - self.last_beat < HEARTBEAT_S:
             return
         self.last_beat = time.monotonic()
         for path in (self.directory / "heartbeat", Path(self.launch["lock"])):
@@ -207,7 +211,10 @@ class Supervisor:
         match self.work:
             case ForkedWork():
                 exit_code, killed_by = _exit_code(code), _killing_signal(code)
-                return outcome.judge(self.directory, exit_code=exit_code, killed_by=killed_by, stop=stop)
+                oom_kills = (count_oom_kills() or 0) - (self.oom_kills_before or 0)
+                return outcome.judge(
+                    self.directory, exit_code=exit_code, killed_by=killed_by, stop=stop, oom_kills=oom_kills
+                )
             case AdoptedWork(was_alive=watched):
                 return outcome.judge_unseen(self.directory, stop=stop, watched=watched)
 

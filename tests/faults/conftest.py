@@ -1,7 +1,8 @@
-"""What the fault tests break: real jobs, real SSH servers."""
+"""What the fault tests break: real jobs, real SSH servers, the stand-in for NVML."""
 
 from tests.jobs.workshop import workshop
+from tests.link.servers import embedded, home, openssh, proxy
 from tests.nvml_standin.gpu_shop import gpu_shop, other_root
 from tests.nvml_standin.nvml_standin import nvml_library, nvml_standin
 
-__all__ = ["gpu_shop", "nvml_library", "nvml_standin", "other_root", "workshop"]
+__all__ = ["embedded", "gpu_shop", "home", "nvml_library", "nvml_standin", "openssh", "other_root", "proxy", "workshop"]
