@@ -7,6 +7,7 @@ from remote.protocol.run import EngineConfig
 from remote.protocol.specs import ServerSpec, Spec, TrainingSpec
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 
 # The options of SGLang that multiply, each with its other spelling (`srt/arg_groups/fields/parallel.py`).
 _TENSOR = ("tp-size", "tensor-parallel-size", "tp")
@@ -37,7 +38,14 @@ def _engine_demand(engine: EngineConfig) -> GpuDemand:
     # With attention data parallelism the groups lie within the tensor parallel ranks.
     replicas = 1 if engine.flags.get("enable-dp-attention") else _flag(engine, _DATA, 1)
     count = tensor * _flag(engine, _PIPELINE, 1) * replicas
+    if engine.environment.get(DEVICE_ORDER, "PCI_BUS_ID") != "PCI_BUS_ID":
+        raise UsageError(f"engine.environment sets {DEVICE_ORDER}: devices are leased by NVML's numbers, PCI_BUS_ID")
     named = engine.environment.get(VISIBLE_DEVICES)
+    if named is None and "base-gpu-id" in engine.flags:
+        raise UsageError(
+            "engine.flags.base-gpu-id counts from the devices that a job is given, and Roost gives it free ones",
+            hint=f"To have certain devices, name them in engine.environment.{VISIBLE_DEVICES}.",
+        )
     if named is None:
         return GpuDemand(count)
     indices = _read_indices(named)

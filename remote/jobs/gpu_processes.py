@@ -26,7 +26,8 @@ def describe_processes(device: DeviceUse) -> tuple[str, bool]:
         return ", ".join(_name(found, sight) for found, sight in known) + held, False
     numbers = ", ".join(str(found.pid) for found in device.processes)
     by_the_driver = f" (pid {numbers} by the driver's count)" if numbers else ""
-    return f"a process that this container cannot see{by_the_driver}{held}", True
+    who = "a process that cannot be seen here" if is_first_namespace() else "a process that this container cannot see"
+    return f"{who}{by_the_driver}{held}", True
 
 
 def look_at(pid: int, minor: int | None) -> Sight | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from remote.errors import Conflict, Precondition
 from remote.jobs import locks, process, records
-from remote.jobs.gpu_demand import VISIBLE_DEVICES, GpuDemand
+from remote.jobs.gpu_demand import DEVICE_ORDER, VISIBLE_DEVICES, GpuDemand
 from remote.jobs.gpu_devices import (
     Device,
     Free,
@@ -103,6 +103,8 @@ class Leases:
         last = _read_holder(lock)
         if locks.is_held(lock):
             return Leased(last)
+        if not _may_be_used(device):
+            return Unusable(f"{VISIBLE_DEVICES} in this host's environment leaves it out")
         if last is not None:
             claims = [*claims, *_claim_of(Path(last.root) / "jobs" / last.job_id)]
         for claim in claims:
@@ -129,7 +131,16 @@ def device_environment(gpus: Sequence[int]) -> dict[str, str]:
     """What makes CUDA see these devices and no others, by the numbers that NVML gives them; nothing for work without GPUs."""
     if not gpus:
         return {}
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE_DEVICES: ",".join(map(str, gpus))}
+    return {DEVICE_ORDER: "PCI_BUS_ID", VISIBLE_DEVICES: ",".join(map(str, gpus))}
+
+
+def _may_be_used(device: DeviceUse) -> bool:
+    """A person who shares a host may keep Roost to some devices in the environment of his login; names as CUDA knows them."""
+    named = os.environ.get(VISIBLE_DEVICES)
+    if named is None:
+        return True
+    names = [part.strip() for part in named.split(",")]
+    return str(device.index) in names or any(device.uuid.startswith(name) for name in names if name.startswith("GPU-"))
 
 
 def _claims_below(jobs: Path, *, but: Path) -> Iterator[Claim]:
@@ -146,6 +157,8 @@ def _claim_of(job: Path) -> Iterable[Claim]:
         return []
     launch, start = found.launch, found.start
     if launch is None or start is None or found.exit is not None or not launch.gpus:
+        return []
+    if start.incarnation != process.incarnation():  # other pids, or none any more: what computes shows in NVML
         return []
     pids = tuple(sorted(member.pid for member in process.find_members(start.cookie, start.pid, start.start_time)))
     is_being_swept = locks.is_held(Path(launch.lock)) and not process.is_alive(start.pid, start.start_time)

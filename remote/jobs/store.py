@@ -1,24 +1,22 @@
 """The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
 
 import contextlib
-import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from remote.artifacts import atomic
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
 from remote.jobs import launch, locks, logs, outcome, plain_json, process, records, view
-from remote.jobs.gpu_demand import GpuDemand
 from remote.jobs.launch import LaunchPlan
-from remote.jobs.leases import Leases, device_environment
-from remote.jobs.records import ExitRecord, LaunchRecord, OperationRecord, StopRecord
+from remote.jobs.leases import Leases
+from remote.jobs.operations import Operations
+from remote.jobs.records import ExitRecord, StopRecord
 from remote.jobs.spawn import spawn_supervisor
+from remote.jobs.starter import Starter
 from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
 from remote.protocol.progress import ProgressRecord
@@ -45,14 +43,20 @@ class JobStore:
         self.root = root.expanduser().resolve()
         self.release = release
         self.python = python
-        self._plan: Callable[[Spec], LaunchPlan] = plan or partial(launch.plan, python=python)
         self._jobs = self.root / "jobs"
-        self._ops = self.root / "ops"
-        for directory in (self.root, self._jobs, self._ops):
+        for directory in (self.root, self._jobs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._operations = Operations(self.root / "ops")
         self._is_newer = records.claim_root(self.root)
         self._locks = locks.lock_directory(self.root)
-        self._leases = leases or Leases(locks.device_directory())
+        self._starter = Starter(
+            self.root,
+            release=release,
+            python=python,
+            plan=plan or partial(launch.plan, python=python),
+            locks=self._locks,
+            leases=leases or Leases(locks.device_directory()),
+        )
         self._finished: dict[str, tuple[int, Job]] = {}
         self._seen: dict[str, Job] = {}
 
@@ -64,11 +68,9 @@ class JobStore:
         """
         directory = self.directory(job_id)
         with self._changing(job_id):
-            if not self._took_effect("start", op_id, job_id):
-                self._refuse_for_ending_run(run_id)
-                if self._is_to_start(directory, spec):
-                    self._launch(directory, spec, actor=actor, run_id=run_id)
-                self._remember("start", op_id, job_id, actor)
+            if not self._operations.took_effect("start", op_id, job_id):
+                self._starter.begin(directory, spec, actor=actor, run_id=run_id)
+                self._operations.remember("start", op_id, job_id, actor)
         return self.get(job_id)
 
     def stop(self, job_id: str, *, actor: str, op_id: str, reason: str, expected_revision: int | None = None) -> Job:
@@ -79,10 +81,10 @@ class JobStore:
         """
         with self._changing(job_id):
             job = self.get(job_id)
-            if not self._took_effect("stop", op_id, job_id):
+            if not self._operations.took_effect("stop", op_id, job_id):
                 self._expect(job, expected_revision)
                 self._stop(job, actor=actor, reason=reason)
-                self._remember("stop", op_id, job_id, actor)
+                self._operations.remember("stop", op_id, job_id, actor)
         return self.get(job_id)
 
     def recover(self, job_id: str) -> Job:
@@ -184,88 +186,6 @@ class JobStore:
             yield
         finally:
             locks.give_back(path, lock)
-
-    def _took_effect(self, kind: str, op_id: str, job_id: str) -> bool:
-        if not is_job_id(op_id):
-            raise UsageError(f"{op_id!r} is no operation id: lower-case letters, digits and dashes")
-        done = records.read_operation(self._ops, op_id)
-        if done is not None and (done.kind, done.job_id) != (kind, job_id):
-            raise Conflict(
-                f"operation {op_id} was already used by {done.actor} to {done.kind} {done.job_id}",
-                hint="Every change needs an operation id of its own.",
-            )
-        return done is not None
-
-    def _remember(self, kind: str, op_id: str, job_id: str, actor: str) -> None:
-        done = {"v": 1, "kind": kind, "job_id": job_id, "actor": actor, "at": time.time()}
-        atomic.write_once(self._ops / f"{op_id}.json", records.encode(msgspec.convert(done, OperationRecord)))
-
-    def _refuse_for_ending_run(self, run_id: str | None) -> None:
-        if run_id is not None and (
-            (self.directory(run_id) / "stop.json").exists() or (self.directory(run_id) / "exit.json").exists()
-        ):
-            raise Precondition(f"the run {run_id} is stopping or over: it starts no more jobs")
-
-    def _reserve(self, directory: Path, spec: Spec) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        content = msgspec.json.format(msgspec.json.encode(spec), indent=1) + b"\n"
-        path = directory / "spec.json"
-        if not atomic.write_once(path, content) and path.read_bytes() != content:
-            there = self.get(directory.name)
-            raise Conflict(
-                f"{directory.name} is already a job of another spec, started by {there.created_by}",
-                hint="Choose another name for this job.",
-                next_command=f"roost status {directory.name}",
-            )
-
-    def _is_to_start(self, directory: Path, spec: Spec) -> bool:
-        """Whether `spec` has not been started yet under this name; raises Conflict when the name stands for another spec."""
-        if not (directory / "spec.json").exists():
-            return True
-        self._reserve(directory, spec)
-        return isinstance(self.get(directory.name).state, Queued)
-
-    def _launch(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> None:
-        """A job that gets no devices leaves no reservation behind."""
-        planned = self._plan(spec)
-        with self._leases.lease(directory, GpuDemand(planned.gpus, planned.gpu_indices)) as gpus:
-            self._reserve(directory, spec)
-            cookie = self._write_launch(directory, spec, actor=actor, run_id=run_id, gpus=gpus)
-            spawn_supervisor(self.python, directory, cookie)
-
-    def _write_launch(
-        self, directory: Path, spec: Spec, *, actor: str, run_id: str | None, gpus: Sequence[int] = ()
-    ) -> str:
-        planned = self._plan(spec)
-        cookie = secrets.token_hex(16)
-        environment = launch.work_environment(
-            root=str(self.root), directory=str(directory), cookie=cookie, release=str(self.release)
-        )
-        record = LaunchRecord(
-            job_id=directory.name,
-            agent=planned.agent,
-            argv=planned.argv,
-            environment={**planned.environment, **environment, **device_environment(gpus)},
-            cwd=str(directory),
-            cookie=cookie,
-            lock=str(self._locks / f"{directory.name}.lock"),
-            release=str(self.release),
-            created_at=time.time(),
-            created_by=actor,
-            run_id=run_id,
-            stop_grace_s=planned.stop_grace_s,
-            log_limit_bytes=planned.log_limit_bytes,
-            gpus=list(gpus),
-            gpu_locks=str(self._leases.directory),
-        )
-        if atomic.write_once(directory / "launch.json", records.encode(record)):
-            return cookie
-        there = records.read_launch(directory)
-        if there is not None and there.gpus == record.gpus:
-            return there.cookie
-        # Planned before and never started: the devices of that time may be others' by now.
-        atomic.write_atomic(directory / "launch.json", records.encode(record))
-        return cookie
 
     def _expect(self, job: Job, revision: int | None) -> None:
         if revision is None or revision == job.revision:

@@ -89,10 +89,10 @@ def test_devices_are_free_the_moment_their_job_is_over(gpu_shop, ending):
 
 
 def test_a_start_that_fails_keeps_no_device(gpu_shop):
-    gpu_shop.store.python = "/nowhere/python"
+    gpu_shop.store._starter._python = "/nowhere/python"
     with pytest.raises(Precondition):
         gpu_shop.start_on("never", SLEEP, 8)
-    gpu_shop.store.python = sys.executable
+    gpu_shop.store._starter._python = sys.executable
     assert gpu_shop.start_on("next", SLEEP, 8).gpus == list(range(8))
 
 
@@ -157,7 +157,7 @@ def test_a_start_waits_while_what_is_left_of_a_lost_job_is_being_ended(gpu_shop)
     workers = lose(
         gpu_shop, "lost", program=WITH_WORKERS.replace("import time;", "import time, signal; signal.signal(15, 1);")
     )
-    gpu_shop.store._leases = Leases(gpu_shop.devices, patience_s=60.0)
+    gpu_shop.store._starter.leases = Leases(gpu_shop.devices, patience_s=60.0)
     gpu_shop.store.recover("lost")
     assert not all(map(is_gone, workers)), "they ignore the polite signal"
     assert gpu_shop.start_on("next", SLEEP, 8).gpus == list(range(8))
@@ -242,7 +242,8 @@ def test_a_process_that_only_shares_its_number_with_one_in_this_container_is_not
         gpu_shop.start_on("server", SLEEP, 8)
 
 
-def test_memory_without_a_process_is_a_process_that_cannot_be_seen(gpu_shop):
+def test_memory_without_a_process_is_a_process_that_cannot_be_seen(gpu_shop, monkeypatch):
+    monkeypatch.setattr(gpu_processes, "is_first_namespace", lambda: False)
     gpu_shop.nvml.change({"gpu0.memory.used": 3 << 30})
     with pytest.raises(Precondition, match="GPU 0: used by a process that this container cannot see, which holds 3"):
         gpu_shop.start_on("server", SLEEP, 8)
@@ -254,14 +255,14 @@ def test_memory_that_the_driver_frees_a_moment_later_is_waited_for(gpu_shop):
     """Another process's devices come free while the choice waits: nobody has to try again by hand."""
     gpu_shop.nvml.change({"memory.used": 3 << 30})
     looks = []
-    ask = gpu_shop.store._leases._ask
+    ask = gpu_shop.store._starter.leases._ask
 
     def look():
         looks.append(ask())
         gpu_shop.nvml.play("healthy")
         return looks[-1]
 
-    gpu_shop.store._leases = Leases(gpu_shop.devices, ask=look, patience_s=60.0)
+    gpu_shop.store._starter.leases = Leases(gpu_shop.devices, ask=look, patience_s=60.0)
     assert gpu_shop.start_on("server", SLEEP, 8).gpus == list(range(8))
     assert len(looks) == 2
 
@@ -291,7 +292,7 @@ os._exit(0)
         return msgspec.json.decode(answer, type=Occupancy)
 
     gpu_shop.nvml.play("one_hangs")
-    gpu_shop.store._leases = Leases(gpu_shop.devices, ask=ask, patience_s=0.0)
+    gpu_shop.store._starter.leases = Leases(gpu_shop.devices, ask=ask, patience_s=0.0)
     assert gpu_shop.start_on("seven", SLEEP, 7).gpus == [0, 1, 2, 3, 4, 6, 7]
     with pytest.raises(Precondition, match="GPU 5: unusable: the driver has not answered"):
         gpu_shop.start_on("more", SLEEP, 1)

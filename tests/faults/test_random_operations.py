@@ -44,7 +44,7 @@ class Operator:
     def __init__(self, workshop: Workshop, name: str, seed: str) -> None:
         self.name = name
         self.workshop = workshop
-        self.store = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._plan)
+        self.store = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._starter._plan)
         self.luck = random.Random(f"{seed}-{name}")
         self.told_started: set[str] = set()
         self.told_stopped: set[str] = set()

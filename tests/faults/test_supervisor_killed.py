@@ -37,7 +37,7 @@ def ensure_from_four_consoles(workshop: Workshop) -> None:
     """Four consoles ask for the same job at once, as they would after a lost reply."""
 
     def ensure(number: int) -> None:
-        store = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._plan)
+        store = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._starter._plan)
         store.start("job", workshop.spec(PROGRAM), actor=f"console-{number}", op_id=f"again-{number}")
         store.recover_all()
 
@@ -65,7 +65,9 @@ def processes_of(workshop: Workshop) -> list[str]:
 
 @pytest.mark.parametrize("label", POINTS)
 def test_a_killed_supervisor_doubles_nothing_and_claims_nothing(workshop: Workshop, tmp_path: Path, label: str) -> None:
-    store = JobStore(workshop.root, workshop.store.release, crashing_python(tmp_path, label), plan=workshop.store._plan)
+    store = JobStore(
+        workshop.root, workshop.store.release, crashing_python(tmp_path, label), plan=workshop.store._starter._plan
+    )
     with contextlib.suppress(RoostError):
         store.start("job", workshop.spec(PROGRAM), actor="ann", op_id="first")
     if label in RECORDED:

@@ -71,6 +71,24 @@ def test_devices_that_are_named_wrongly_are_refused(named):
         gpu_demand(server(tensor_parallel_size=2, environment={"CUDA_VISIBLE_DEVICES": named}))
 
 
+@pytest.mark.parametrize(
+    "engine", [{"environment": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}, {"flags": {"base-gpu-id": 4}}]
+)
+def test_what_would_make_the_engine_use_other_devices_than_its_own_is_refused(engine):
+    with pytest.raises(UsageError, match="devices"):
+        gpu_demand(server(**engine))
+
+
+@pytest.mark.parametrize(
+    "kept_to", ["4,5", "GPU-00000000-0000-0000-0000-000000000004,GPU-00000000-0000-0000-0000-000000000005"]
+)
+def test_a_login_that_keeps_to_some_devices_is_respected(gpu_shop, monkeypatch, kept_to):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", kept_to)
+    assert gpu_shop.start_on("two", SLEEP, 2).gpus == [4, 5]
+    with pytest.raises(Precondition, match="GPU 0-3, 6-7: unusable: CUDA_VISIBLE_DEVICES in this host's environment"):
+        gpu_shop.start_on("three", SLEEP, 3)
+
+
 def test_a_size_that_is_no_number_is_refused():
     with pytest.raises(UsageError, match="dp-size"):
         gpu_demand(server(flags={"dp-size": "many"}))
@@ -172,11 +190,11 @@ def test_named_devices_are_leased_as_they_are_named(gpu_shop):
 
 
 def test_a_job_planned_before_and_never_started_gets_what_is_free_now(gpu_shop):
-    gpu_shop.store.python = "/nowhere/python"
+    gpu_shop.store._starter._python = "/nowhere/python"
     with pytest.raises(Precondition, match="cannot be run"):
         gpu_shop.start_on("planned", SHOW + SLEEP, 2)
     assert gpu_shop.launch("planned")["gpus"] == [0, 1]
-    gpu_shop.store.python = sys.executable
+    gpu_shop.store._starter._python = sys.executable
     gpu_shop.start_on("quick", SLEEP, 2)
     assert gpu_shop.start_on("planned", SHOW + SLEEP, 2).gpus == [2, 3]
     gpu_shop.until("planned", lambda job: job.last_line == "asleep")

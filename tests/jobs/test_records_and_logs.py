@@ -111,8 +111,10 @@ def test_every_spec_has_a_worker():
 @pytest.mark.parametrize("content", ['{"v": 99}', "{", "\x00\x00"])
 def test_records_of_a_newer_or_broken_release_are_quarantined(workshop, name, content):
     directory = workshop.store.directory("old")
-    workshop.store._reserve(directory, workshop.spec("pass"))
-    workshop.store._write_launch(directory, workshop.spec("pass"), actor="ann", run_id=None)
+    workshop.store._starter.reserve(directory, workshop.spec("pass"))
+    workshop.store._starter.write_launch(
+        directory, workshop.store._starter._plan(workshop.spec("pass")), actor="ann", run_id=None
+    )
     (directory / name).write_text(content)
     (job,) = workshop.store.list()
     assert isinstance(job.state, Quarantined)

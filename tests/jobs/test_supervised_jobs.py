@@ -293,7 +293,7 @@ def test_a_root_of_a_newer_roost_is_only_read(workshop):
     workshop.start("good", SUCCEED)
     workshop.until("good", finished)
     (workshop.root / "schema.json").write_text('{"v": 2}')
-    newer = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._plan)
+    newer = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._starter._plan)
     assert newer.get("good").state.outcome == "succeeded"
     with pytest.raises(Precondition, match="set up by a newer Roost"):
         newer.start("more", workshop.spec(SUCCEED), actor="ann", op_id="op-more")
@@ -345,7 +345,9 @@ def test_eight_processes_start_the_same_job_once(workshop):
         if pid == 0:
             code = 1
             try:
-                store = JobStore(workshop.root, workshop.store.release, sys.executable, plan=workshop.store._plan)
+                store = JobStore(
+                    workshop.root, workshop.store.release, sys.executable, plan=workshop.store._starter._plan
+                )
                 job = store.start("race", workshop.spec(program), actor=f"a{number}", op_id=f"op-{number}")
                 code = 0 if isinstance(job.state, Running) else 2
             finally:
@@ -382,7 +384,7 @@ def test_a_stale_revision_is_refused_and_names_the_other(workshop):
 
 
 def test_a_job_that_could_not_start_is_queued_and_may_start_again(workshop, tmp_path):
-    store = JobStore(workshop.root, workshop.store.release, "/nowhere/python", plan=workshop.store._plan)
+    store = JobStore(workshop.root, workshop.store.release, "/nowhere/python", plan=workshop.store._starter._plan)
     with pytest.raises(Precondition, match="/nowhere/python"):
         store.start("later", workshop.spec(SUCCEED), actor="ann", op_id="op-1")
     assert isinstance(workshop.store.get("later").state, Queued)
@@ -399,7 +401,7 @@ def test_a_supervisor_that_fails_is_told_in_its_own_words(workshop):
 
 
 def test_a_queued_job_can_be_stopped(workshop):
-    store = JobStore(workshop.root, workshop.store.release, "/nowhere/python", plan=workshop.store._plan)
+    store = JobStore(workshop.root, workshop.store.release, "/nowhere/python", plan=workshop.store._starter._plan)
     with pytest.raises(Precondition):
         store.start("never", workshop.spec(SUCCEED), actor="ann", op_id="op-1")
     state = workshop.stop("never").state
@@ -448,8 +450,8 @@ def test_unknown_and_impossible_names(workshop):
 def test_the_supervisor_needs_nothing_but_the_standard_library(workshop):
     spec = workshop.spec(SUCCEED)
     directory = workshop.store.directory("bare")
-    workshop.store._reserve(directory, spec)
-    workshop.store._write_launch(directory, spec, actor="ann", run_id=None)
+    workshop.store._starter.reserve(directory, spec)
+    workshop.store._starter.write_launch(directory, workshop.store._starter._plan(spec), actor="ann", run_id=None)
     script = workshop.store.release / "remote" / "jobs" / "supervisor.py"
     answer = subprocess.run([sys.executable, "-I", "-S", script, directory], stdout=subprocess.PIPE, check=True)
     assert answer.stdout == b"started\n"

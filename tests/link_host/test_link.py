@@ -312,7 +312,7 @@ def test_a_console_that_stops_listening_ends_the_link(root, store):
 def test_the_list_is_cut_where_a_line_ends(console, store):
     spec = MappingCopySpec(source="x" * 100_000, destination="/nowhere")
     for number in range(12):
-        store._reserve(store.directory(f"long-{number:02}"), spec)
+        store._starter.reserve(store.directory(f"long-{number:02}"), spec)
     page = console.ask(ListJobs())
     assert len(page.jobs) + page.omitted == 12
     assert page.omitted > 0

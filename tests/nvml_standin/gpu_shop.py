@@ -63,6 +63,7 @@ class GpuShop(Workshop):
 def gpu_shop(tmp_path: Path, nvml_standin: Standin, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuShop]:
     """A shop on eight idle devices, and nothing left of it afterwards."""
     nvml_standin.use(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     shop = GpuShop(tmp_path / "root", tmp_path / "devices", nvml_standin)
     yield shop
     end_everything_below(tmp_path)
