@@ -37,8 +37,8 @@ def _private_directory(name: str) -> Path:
     for base in _BASES:
         home = base / f"roost-{os.getuid()}"
         try:
-            _make_private(home)
-            _make_private(home / name)
+            make_private(home)
+            make_private(home / name)
         except OSError as error:
             refusals.append(str(error))
         else:
@@ -46,11 +46,20 @@ def _private_directory(name: str) -> Path:
     raise NoLockDirectory("no private local directory for locks: " + "; ".join(refusals))
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> None:
+    """Make the directory `path` unless it is there; raises PermissionError when it is not this user's alone."""
     path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+    if not is_private(path):
         raise PermissionError(f"{path} is not a private directory of this user (remove it)")
+
+
+def is_private(path: Path) -> bool:
+    """Whether `path` is a directory, no link, that nobody but this user can enter."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not stat.S_IMODE(status.st_mode) & 0o077
 
 
 def is_held(path: Path) -> bool:

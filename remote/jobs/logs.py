@@ -8,6 +8,7 @@ import msgspec
 from remote.jobs.log_bound import read_start
 from remote.protocol.codec import MAX_LINE_BYTES, ProtocolError, decode_progress_record
 from remote.protocol.progress import ProgressRecord
+from remote.redaction import NOTHING, Redactor
 
 MAX_LOG_PAGE_BYTES = 256 << 10
 """Base64 of a page stays far below the limit of a line."""
@@ -49,9 +50,13 @@ def _read_from(descriptor: int, size: int, offset: int | None, limit: int, start
     return at, os.pread(descriptor, limit, at)
 
 
-def read_last_line(path: str) -> tuple[int, str]:
-    """The size of a log and its last line that is not blank, at most 400 bytes of it; (0, "") when there is none."""
-    size, tail = _read_tail(path, _TAIL_BYTES)
+def read_last_line(path: str, redactor: Redactor = NOTHING) -> tuple[int, str]:
+    """The size of a log and its last line that is not blank, at most 400 bytes of it; (0, "") when there is none.
+
+    What `redactor` knows is covered, and the beginning of a value is left out while its rest is not there.
+    """
+    size, window = _read_tail(path, _TAIL_BYTES + redactor.margin)
+    tail = redactor.page(window, max(0, len(window) - _TAIL_BYTES), len(window), may_grow=True)
     lines = tail.replace(b"\r", b"\n").split(b"\n")
     line = next((text for text in reversed(lines) if text.strip()), b"").strip()
     return size, line[:MAX_LAST_LINE_BYTES].decode(errors="replace")

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from remote.artifacts import atomic
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
-from remote.jobs import launch, locks, logs, outcome, plain_json, process, records, view
+from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, process, records, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
 from remote.jobs.operations import Operations
 from remote.jobs.records import ExitRecord, StopRecord
+from remote.jobs.secret_store import SecretStore
 from remote.jobs.spawn import spawn_supervisor
 from remote.jobs.starter import Starter
 from remote.protocol.ids import is_job_id
@@ -49,6 +50,7 @@ class JobStore:
         self._operations = Operations(self.root / "ops")
         self._is_newer = records.claim_root(self.root)
         self._locks = locks.lock_directory(self.root)
+        self.secrets = SecretStore(self.root, self._locks)
         self._starter = Starter(
             self.root,
             release=release,
@@ -108,7 +110,7 @@ class JobStore:
 
     def get(self, job_id: str) -> Job:
         """The job as it is now; raises NotFound."""
-        job = view.read_job(self.directory(job_id))
+        job = view.read_job(self.directory(job_id), self.secrets.redactor())
         if job is None:
             raise NotFound(
                 f"there is no job {job_id} below {self.root}",
@@ -125,7 +127,10 @@ class JobStore:
 
     def read_log(self, job_id: str, offset: int | None, limit: int) -> LogPage:
         """At most `limit` bytes (and at most 256 KiB) of the log from an absolute offset, None for its end; raises NotFound."""
-        page = logs.read_log(self._existing(job_id) / "out.log", offset, limit)
+        directory = self._existing(job_id)
+        may_grow = not (directory / "exit.json").exists()
+        redactor = self.secrets.redactor()
+        page = covered_log.read_log(directory / "out.log", offset, limit, redactor, may_grow=may_grow)
         return LogPage(job_id=job_id, offset=page.offset, data=page.data, start=page.start, size=page.size)
 
     def read_progress(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> "list[ProgressRecord]":
@@ -149,7 +154,7 @@ class JobStore:
         try:
             job = self._read_unless_finished(name)
         except OSError as error:
-            return self._seen.get(name) or view.quarantine(self._jobs / name, str(error))
+            return self._seen.get(name) or view.quarantine(self._jobs / name, str(error), self.secrets.redactor())
         if job is not None:
             self._seen[name] = job
         return job
@@ -158,11 +163,11 @@ class JobStore:
         try:
             ended = (self._jobs / name / "exit.json").stat().st_mtime_ns
         except FileNotFoundError:
-            return view.read_job(self._jobs / name)
+            return view.read_job(self._jobs / name, self.secrets.redactor())
         known = self._finished.get(name)
         if known is not None and known[0] == ended:
             return known[1]
-        job = view.read_job(self._jobs / name)
+        job = view.read_job(self._jobs / name, self.secrets.redactor())
         if job is not None and view.is_settled(job):
             self._finished[name] = (ended, job)
         return job

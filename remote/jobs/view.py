@@ -10,11 +10,12 @@ from remote.jobs.state import Observation, derive_state, revision_of
 from remote.protocol.codec import ProtocolError, decode_spec
 from remote.protocol.jobs import Finished, Job, JobState, Quarantined
 from remote.protocol.specs import Spec
+from remote.redaction import NOTHING, Redactor
 
 _SETTLE_ATTEMPTS = 3
 
 
-def read_job(directory: Path) -> Job | None:
+def read_job(directory: Path, redactor: Redactor = NOTHING) -> Job | None:
     """The job in `directory`; None when nothing was ever reserved there. Raises OSError where the disk does not answer."""
     content = records.read_bytes(f"{directory}/spec.json")
     if content is None:
@@ -23,9 +24,10 @@ def read_job(directory: Path) -> Job | None:
         spec = decode_spec(content)
         found, lock_held = _settle(directory)
         created_at = _created_at(directory, found.launch)
-        return _assemble(directory, spec, found, _state(found, lock_held=lock_held, created_at=created_at), created_at)
+        state = _state(found, lock_held=lock_held, created_at=created_at)
+        return _assemble(directory, spec, found, state, created_at, redactor)
     except (ProtocolError, UnreadableRecord) as error:
-        return quarantine(directory, str(error))
+        return quarantine(directory, str(error), redactor)
 
 
 def is_settled(job: Job) -> bool:
@@ -77,9 +79,11 @@ def _state(found: Records, *, lock_held: bool, created_at: float) -> JobState:
     )
 
 
-def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, created_at: float) -> Job:
+def _assemble(
+    directory: Path, spec: Spec, found: Records, state: JobState, created_at: float, redactor: Redactor
+) -> Job:
     launch = found.launch
-    log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+    log_size, last_line = logs.read_last_line(f"{directory}/out.log", redactor)
     progress = logs.read_last_progress(f"{directory}/progress.jsonl")
     return Job(
         job_id=directory.name,
@@ -101,14 +105,14 @@ def _assemble(directory: Path, spec: Spec, found: Records, state: JobState, crea
     )
 
 
-def quarantine(directory: Path, reason: str) -> Job:
+def quarantine(directory: Path, reason: str, redactor: Redactor = NOTHING) -> Job:
     """A job of which only its name and what else can be read is shown."""
     try:
         launch = records.read_launch(directory)
     except (UnreadableRecord, OSError):
         launch = None
     try:
-        log_size, last_line = logs.read_last_line(f"{directory}/out.log")
+        log_size, last_line = logs.read_last_line(f"{directory}/out.log", redactor)
     except OSError:
         log_size, last_line = 0, ""
     return Job(

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any, NoReturn
 
-from remote.jobs import process
+from remote.jobs import process, vault
 from remote.jobs.log_bound import LOG_NAME
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -104,12 +104,19 @@ def _become_work(directory: Path, launch: dict[str, Any], gate: int, fault: int)
         for descriptor, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
             os.dup2(source, descriptor)
         os.chdir(launch["cwd"])
-        environment = {name: value for name, value in os.environ.items() if name != process.SUPERVISOR_VARIABLE}
-        os.execvpe(launch["argv"][0], launch["argv"], environment | launch["environment"])  # noqa: S606 - that is the job
+        os.execvpe(launch["argv"][0], launch["argv"], _environment(launch))  # noqa: S606 - that is the job
     except OSError as error:
         os.write(fault, f"{error.strerror} ({error.filename})".encode())
     finally:
         os._exit(127)
+
+
+def _environment(launch: dict[str, Any]) -> dict[str, str]:
+    """What the work finds: the supervisor's own environment, over it the host's secrets, over both the launch record."""
+    inherited = {name: value for name, value in os.environ.items() if name != process.SUPERVISOR_VARIABLE}
+    planned: dict[str, str] = launch["environment"]
+    root = planned.get("ROOST_ROOT")
+    return inherited | ({} if root is None else vault.read_values(Path(root))) | planned
 
 
 def become_subreaper() -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from remote.errors import UsageError
 from remote.protocol.codec import MAX_LINE_BYTES, READY_MARKER, ProtocolError, encode_line
@@ -16,15 +16,18 @@ _BEHIND_BYTES = 1 << 16
 class Channel:
     """Standard input and output of this process, taken over: stray prints go to standard error, children inherit neither."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cover: Callable[[bytes], bytes] = bytes
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._cover = cover
         self._turn = asyncio.Lock()
         self.broken = asyncio.Event()
 
     @classmethod
-    async def take_over_stdio(cls) -> "Channel":
-        """Take both pipes and say that the host is ready; raises UsageError where they are plain files."""
+    async def take_over_stdio(cls, cover: Callable[[bytes], bytes]) -> "Channel":
+        """Take both pipes and say that the host is ready; every line passes `cover`. Raises UsageError where they are plain files."""
         if not all(_can_be_awaited(descriptor) for descriptor in (0, 1)):
             raise UsageError("a link speaks over pipes or sockets, not over files or /dev/null")
         loop = asyncio.get_running_loop()
@@ -34,7 +37,7 @@ class Channel:
         reader = asyncio.StreamReader(limit=_READ_BYTES)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
-        channel = cls(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+        channel = cls(reader, asyncio.StreamWriter(transport, protocol, None, loop), cover)
         await channel._write(READY_MARKER + b"\n")
         return channel
 
@@ -55,7 +58,7 @@ class Channel:
 
     async def send(self, frame: HostFrame) -> None:
         """Send a frame and wait until there is room for the next; raises ProtocolError, ConnectionError."""
-        await self._write(encode_line(frame))
+        await self._write(self._cover(encode_line(frame)))
 
     async def _write(self, line: bytes) -> None:
         async with self._turn:

@@ -32,6 +32,7 @@ from remote.protocol.requests import (
     ValidateMapping,
     Watch,
 )
+from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 
 _LIST_BYTES = MAX_LINE_BYTES * 7 // 8
 
@@ -55,6 +56,8 @@ class Desk:
                 raise UsageError("a watch is not a question: the link takes it in its turn")
             case ReadTelemetry():
                 return self._telemetry.read()
+            case SetSecret() | RemoveSecret() | ListSecrets():
+                return self._answer_about_secrets(request)
             case PlanRun() | ReadVerdict() | ValidateMapping():
                 return self._answer_about_work(request)
             case _:
@@ -78,6 +81,16 @@ class Desk:
                 from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
                 return validate_mapping(store.root / Path(path).expanduser())
+
+    def _answer_about_secrets(self, request: SetSecret | RemoveSecret | ListSecrets) -> SecretList:
+        secrets = self._store.secrets
+        match request:
+            case SetSecret(name=name, value=value, op_id=op_id):
+                return secrets.set(name, value, actor=self.actor, op_id=op_id)
+            case RemoveSecret(name=name, op_id=op_id):
+                return secrets.remove(name, op_id=op_id)
+            case ListSecrets():
+                return secrets.list()
 
     def _answer_about_jobs(
         self, request: ListJobs | GetJob | StartJob | StopJob | ReadLog | ReadProgress

@@ -141,7 +141,7 @@ def _protocol_fault(sentence: str, hint: str | None = None) -> ErrorInfo:
 
 async def _run(store: JobStore, actor: str) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
-    channel = await Channel.take_over_stdio()
+    channel = await Channel.take_over_stdio(store.secrets.cover)
     serving = asyncio.create_task(LinkServer(store, channel, actor).serve())
     hung_up = asyncio.create_task(channel.broken.wait())
     await asyncio.wait({serving, hung_up}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,6 +5,7 @@ from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
 from remote.protocol.telemetry import TelemetrySample
 
@@ -111,6 +112,9 @@ Request = (
     | PlanRun
     | ReadVerdict
     | ValidateMapping
+    | SetSecret
+    | RemoveSecret
+    | ListSecrets
 )
 
 
@@ -181,4 +185,5 @@ Reply = (
     | RunPlan
     | VerdictReport
     | MappingReport
+    | SecretList
 )

@@ -141,7 +141,7 @@ def test_jobs_are_listed_newest_first_and_a_finished_one_is_read_once(workshop, 
         workshop.until(name, lambda job: isinstance(job.state, Finished))
     assert [job.job_id for job in workshop.store.list()] == ["three", "two", "one"]
     read = []
-    monkeypatch.setattr(view, "read_job", lambda directory: read.append(directory.name))
+    monkeypatch.setattr(view, "read_job", lambda directory, redactor: read.append(directory.name))
     assert [job.job_id for job in workshop.store.list()] == ["three", "two", "one"]
     assert read == []
 

@@ -1,6 +1,6 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
-from remote.protocol import errors, frames, jobs, progress, reports, requests, run, specs, telemetry
+from remote.protocol import errors, frames, jobs, progress, reports, requests, run, secrets, specs, telemetry
 from remote.protocol.base import Message
 
 JOB_ID = "training-260718-101500-ab12"
@@ -302,6 +302,7 @@ TELEMETRY_SAMPLE = telemetry.TelemetrySample(
     engines=[ENGINE_SAMPLE],
 )
 
+SECRET = secrets.Secret(name="HF_TOKEN", state="gone", kept_in="memory", set_at=T0, set_by="ann")
 REQUESTS = [
     requests.Hello(protocol=1, actor="ann@laptop"),
     requests.ListJobs(skip=100),
@@ -315,6 +316,9 @@ REQUESTS = [
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
     requests.ReadVerdict(job_id="run-260718-101400-cd34"),
     requests.ValidateMapping(path="/data/mapping"),
+    secrets.SetSecret(name="HF_TOKEN", value="hf_" + "x" * 34, op_id=OP_ID),
+    secrets.RemoveSecret(name="HF_TOKEN", op_id=OP_ID),
+    secrets.ListSecrets(),
 ]
 PACKAGE = requests.Package(name="torch", version="2.13.0")
 REPLIES = [
@@ -340,6 +344,7 @@ REPLIES = [
     RUN_PLAN,
     VERDICT,
     MAPPING_REPORT,
+    secrets.SecretList(secrets=[SECRET], note="kept on disk"),
 ]
 ERROR = errors.ErrorInfo(
     code=errors.ErrorCode.CONFLICT,
@@ -381,6 +386,7 @@ SAMPLES: list[Message] = [
     GPU_SAMPLE,
     MOUNT_SAMPLE,
     ENGINE_SAMPLE,
+    SECRET,
     *REQUESTS,
     PACKAGE,
     *REPLIES,
