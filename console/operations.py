@@ -46,6 +46,7 @@ from remote.protocol.requests import (
     ValidateMapping,
     Watch,
 )
+from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import MappingCopySpec, RunSpec
 from remote.protocol.telemetry import TelemetrySample
 
@@ -240,6 +241,21 @@ async def start_mapping_copy(
     spec = MappingCopySpec(source=source, destination=destination, replace=replace)
     request = StartJob(job_id=new_job_id("mapping-copy"), spec=spec, op_id=op_id or new_op_id())
     return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def set_secret(session: Session, name: str, value: str, *, op_id: OpId | None = None) -> SecretList:
+    """Keep a token on the host for every job that starts from now on; the value is never told again."""
+    return await _ask(session, SetSecret(name=name, value=value, op_id=op_id or new_op_id()), SecretList)
+
+
+async def list_secrets(session: Session) -> SecretList:
+    """The names of the host's tokens, and which of them a restart has lost."""
+    return await _ask(session, ListSecrets(), SecretList)
+
+
+async def remove_secret(session: Session, name: str, *, op_id: OpId | None = None) -> SecretList:
+    """Forget a token of the host; jobs that are at work keep what they started with."""
+    return await _ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
 
 
 def list_hosts() -> dict[str, HostConfig]:

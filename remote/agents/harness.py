@@ -24,6 +24,7 @@ from remote.protocol.codec import decode_spec, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Note, Progress, ProgressRecord, StageChanged
+from remote.redaction import Redactor
 
 EXIT_FAILED = 1
 EXIT_PRECONDITION = 5
@@ -46,6 +47,7 @@ class JobContext:
         self.directory = directory
         self.root = root
         self.job_id = directory.name
+        self.redactor = Redactor.of_environment(os.environ)
         self.stop_requested = threading.Event()
         self._lock = threading.Lock()
         self._progress = os.open(directory / "progress.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -54,10 +56,13 @@ class JobContext:
     def tell(self, event: Progress) -> None:
         """Append an event to the job's progress; safe from any thread. Raises ProtocolError for one over 1 MiB."""
         with self._lock:
-            os.write(self._progress, encode_line(ProgressRecord(seq=self._seq + 1, at=time.time(), event=event)))
+            line = encode_line(ProgressRecord(seq=self._seq + 1, at=time.time(), event=event))
+            os.write(self._progress, self.redactor.redact_json(line))
             self._seq += 1
         if not isinstance(event, StageChanged):  # a run writes its own log
-            sys.stdout.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {_log_line(event)}\n")
+            sys.stdout.write(
+                f"{time.strftime('%H:%M:%S', time.gmtime())} {self.redactor.redact_text(_log_line(event))}\n"
+            )
             sys.stdout.flush()
 
     def check_stop(self) -> None:
@@ -111,7 +116,10 @@ def _log_in_utf8() -> None:
 
 
 def _fail(job: JobContext, info: ErrorInfo, exit_code: int) -> int:
-    info = msgspec.structs.replace(info, message=_tellable(info.message), hint=info.hint and _tellable(info.hint))
+    covered = job.redactor.redact_text
+    info = msgspec.structs.replace(
+        info, message=_tellable(covered(info.message)), hint=info.hint and _tellable(covered(info.hint))
+    )
     write_atomic(job.directory / "failure.json", msgspec.json.encode(info))
     job.tell(Note(level="error", text=info.message))
     sys.stderr.write(f"error: {info.message}\n")
@@ -143,7 +151,7 @@ def _run(
         if not isinstance(spec, spec_type):
             raise UsageError(f"this worker does not do {type(spec).__name__}")
         result = work(spec, job)
-        write_atomic(job.directory / "result.json", msgspec.json.encode(result))
+        write_atomic(job.directory / "result.json", job.redactor.redact_json(msgspec.json.encode(result)))
     except Stopped:
         sys.stderr.write("stopped\n")
         return EXIT_STOPPED

@@ -16,6 +16,7 @@ from remote.redaction import LEAST_LENGTH, MOST_LENGTH, Redactor, is_secret_valu
 
 _CHANGE_TIMEOUT_S = 30.0
 _REMEMBERED_OPERATIONS = 200
+_RECORD_NAME = "secrets.json"
 _ON_DISK = (
     "This host has no file system in memory that could take it: the value lies in a file below {directory} that only this "
     "user can read, and stays there until it is removed."
@@ -35,7 +36,7 @@ class SecretStore:
 
     def __init__(self, root: Path, lock_directory: Path) -> None:
         self._root = root
-        self._path = root / "secrets.json"
+        self._path = root / _RECORD_NAME
         self._lock = lock_directory / "secrets.change"
         self._known: tuple[frozenset[tuple[str, int]], Redactor] = (frozenset(), Redactor([]))
 
@@ -97,11 +98,7 @@ class SecretStore:
             os.close(lock)
 
     def _read(self) -> SecretsRecord:
-        data = records.read_bytes(str(self._path))
-        try:
-            return SecretsRecord() if data is None else msgspec.json.decode(data, type=SecretsRecord)
-        except msgspec.DecodeError as error:
-            raise WorkFailed(f"{self._path} cannot be read: {error}", hint="Remove it and set the secrets again.") from error
+        return _read_record(self._path)
 
     def _write(self, record: SecretsRecord, name: str, now: "list[Secret]", op_id: str) -> SecretsRecord:
         others = [secret for secret in record.secrets if secret.name != name]
@@ -113,11 +110,28 @@ class SecretStore:
         return written
 
     def _list(self, record: SecretsRecord) -> SecretList:
-        there = vault.read_values(self._root)
-        secrets = [
-            msgspec.structs.replace(secret, state="set" if secret.name in there else "gone")
-            for secret in record.secrets
-        ]
+        secrets = _as_they_are(record, self._root)
         on_disk = any(secret.kept_in == "disk" and secret.state == "set" for secret in secrets)
         note = _ON_DISK.format(directory=vault.directory_on_disk(self._root)) if on_disk else ""
         return SecretList(secrets=secrets, note=note)
+
+
+def names_of_lost_secrets(root: Path) -> list[str]:
+    """The secrets of `root` that were set and whose values a restart of the host has lost; raises WorkFailed."""
+    record = _read_record(root / _RECORD_NAME)
+    return [secret.name for secret in _as_they_are(record, root) if secret.state == "gone"]
+
+
+def _read_record(path: Path) -> SecretsRecord:
+    data = records.read_bytes(str(path))
+    try:
+        return SecretsRecord() if data is None else msgspec.json.decode(data, type=SecretsRecord)
+    except msgspec.DecodeError as error:
+        raise WorkFailed(f"{path} cannot be read: {error}", hint="Remove it and set the secrets again.") from error
+
+
+def _as_they_are(record: SecretsRecord, root: Path) -> list[Secret]:
+    there = vault.read_values(root)
+    return [
+        msgspec.structs.replace(secret, state="set" if secret.name in there else "gone") for secret in record.secrets
+    ]

@@ -9,12 +9,14 @@ from remote.engines.layer_ids import to_sglang
 from remote.errors import RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.leases import no_devices
+from remote.jobs.secret_store import names_of_lost_secrets
 from remote.pipeline.fingerprints import Inputs, hash_mapping_source
 from remote.pipeline.inputs import Conversations, Target, describe_conversations, describe_target
 from remote.pipeline.layout import resolve_path
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec
 from remote.telemetry.occupancy import ask_occupancy
+from remote.redaction import SECRET_NAME
 
 _IMPORT_TIMEOUT_S = 30.0
 _FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
@@ -57,6 +59,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_speculation(run))
     problems.extend(_check_engine(run, root, python))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
+    problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
     return Survey(target, train, inputs, problems)
 
 
@@ -105,6 +108,19 @@ def _check_speculation(run: RunConfig) -> Iterator[str]:
         yield (
             f"speculation: with top_k 1, draft_tokens must be num_steps + 1 = {speculation.num_steps + 1}, "
             f"not {speculation.draft_tokens}."
+        )
+
+
+def _check_secrets(run: RunConfig, root: Path) -> Iterator[str]:
+    for name in filter(SECRET_NAME.match, run.engine.environment):
+        yield (
+            f"engine.environment holds {name}: a token in a run file ends up in records and on screens. Take it out of the "
+            f"file and set it by `roost secrets set {name}`."
+        )
+    for name in names_of_lost_secrets(root):
+        yield (
+            f"the token {name} was lost when the host restarted. Set it again by `roost secrets set {name}`, or remove it by "
+            f"`roost secrets remove {name} --confirm {name}`."
         )
 
 

@@ -22,9 +22,8 @@ class SetSecret(Message, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"SetSecret(name={self.name!r}, value=***, op_id={self.op_id!r})"
 
-    def __rich_repr__(self):  # noqa: ANN204 - rich's protocol
-        yield "name", self.name
-        yield "op_id", self.op_id
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("name", self.name), ("op_id", self.op_id)]
 
 
 class RemoveSecret(Message, frozen=True, kw_only=True):

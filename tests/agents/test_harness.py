@@ -177,3 +177,19 @@ return JobResult()
     code, out = worker.run(body)
     assert code == 0, out
     assert sorted(worker.notes(), key=int) == [str(number) for number in range(200)]
+
+
+def test_no_record_of_a_worker_holds_a_token_of_its_environment(worker, monkeypatch) -> None:
+    token = "hf_" + "x1Y2" * 9
+    monkeypatch.setenv("HF_TOKEN", token)
+    body = f"""
+token = {token[:20]!r} + {token[20:]!r}
+note(job, "the token is " + token)
+raise WorkFailed("cannot download with " + token + "x" * 20000, hint="is " + token + " valid?")
+"""
+    code, log = worker.run(body)
+    assert code == 1
+    assert "the token is ****" in log
+    assert token not in log
+    assert all(token.encode() not in path.read_bytes() for path in worker.directory.iterdir())
+    assert b"cannot download with ****" in (worker.directory / "failure.json").read_bytes()

@@ -1,0 +1,120 @@
+"""`roost secrets`."""
+
+import getpass
+import re
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from console import operations
+from console.cli.options import ACTOR, Host, Json
+from console.cli.output import execute, narrate, print_document, print_text
+from console.errors import ConfirmationNeeded, UsageError
+from remote.protocol.secrets import Secret, SecretList
+from remote.redaction import SECRET_NAME, is_secret_value
+
+app = typer.Typer(
+    help="Tokens for the jobs of a host (HF_TOKEN, WANDB_API_KEY): kept in its memory, given to jobs, covered in what they write.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The variable that jobs read it from; it ends in _TOKEN, _KEY or _SECRET.")
+]
+
+
+@app.command("set")
+def set_value(name: Name, host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
+    """Set a token; its value is read from standard input, unseen on a terminal: `roost secrets set HF_TOKEN < file`."""
+
+    async def work() -> SecretList:
+        _require_name(name)
+        value = _read_value(name)
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.set_secret(session, name, value)
+
+    _print(execute(work(), as_json=as_json), host, as_json=as_json)
+
+
+@app.command("list")
+def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
+    """List the names of the tokens, and which of them a restart of the host has lost; never a value."""
+
+    async def work() -> SecretList:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.list_secrets(session)
+
+    _print(execute(work(), as_json=as_json), host, as_json=as_json)
+
+
+@app.command()
+def remove(
+    name: Name,
+    host: Host = operations.EMBEDDED,
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="NAME", help="Repeat the name to remove it unasked.")
+    ] = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Remove a token from a host; jobs that are at work keep what they started with."""
+
+    async def work() -> SecretList:
+        _require_name(name)
+        if confirm != name and not _confirmed(name, host):
+            raise ConfirmationNeeded(
+                f"removing {name} from {host} needs a confirmation",
+                next_command=f"roost secrets remove {name} --host {host} --confirm {name}",
+            )
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.remove_secret(session, name)
+
+    _print(execute(work(), as_json=as_json), host, as_json=as_json)
+
+
+def _confirmed(name: str, host: str) -> bool:
+    return sys.stdin.isatty() and typer.confirm(f"Remove {name} from {host}?", default=False, err=True)
+
+
+def _require_name(name: str) -> None:
+    if not SECRET_NAME.match(name):
+        raise UsageError(
+            f"{re.sub('[^A-Za-z0-9_]', '?', name)[:60]!r} is no name for a token",
+            hint="capitals, digits and underscores, ending in _TOKEN, _KEY or _SECRET; such as HF_TOKEN or WANDB_API_KEY. "
+            "The value comes on standard input, never as an argument",
+        )
+
+
+def _read_value(name: str) -> str:
+    if sys.stdin.isatty():
+        value = getpass.getpass(f"{name} (not shown): ", stream=sys.stderr)
+    else:
+        value = sys.stdin.buffer.read(1 << 20).decode("utf-8", errors="replace").removesuffix("\n").removesuffix("\r")
+    if not is_secret_value(value):
+        raise UsageError(
+            f"the value for {name} is no token: one word of 8 to 4096 printable ASCII characters",
+            hint="was there a space, a second line or nothing at all? for example: roost secrets set HF_TOKEN < token.txt",
+        )
+    return value
+
+
+def _print(found: SecretList, host: str, *, as_json: bool) -> None:
+    if as_json:
+        print_document("secrets", found)
+        return
+    if not found.secrets:
+        print_text(f"no tokens on {host}; `roost secrets set HF_TOKEN --host {host}` reads one from standard input")
+    for secret in found.secrets:
+        print_text(_line(secret))
+    if found.note:
+        narrate(f"note: {found.note}")
+
+
+def _line(secret: Secret) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(secret.set_at))
+    words = f"{secret.name:<24} set {when} UTC by {secret.set_by}, kept "
+    if secret.state == "gone":
+        return f"{secret.name:<24} GONE since the host restarted: set it again, or remove it"
+    return words + ("in memory until the host restarts" if secret.kept_in == "memory" else "on disk")
