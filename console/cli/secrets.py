@@ -1,7 +1,6 @@
 """`roost secrets`."""
 
 import getpass
-import re
 import sys
 import time
 from typing import Annotated
@@ -81,7 +80,7 @@ def _confirmed(name: str, host: str) -> bool:
 def _require_name(name: str) -> None:
     if not SECRET_NAME.match(name):
         raise UsageError(
-            f"{re.sub('[^A-Za-z0-9_]', '?', name)[:60]!r} is no name for a token",
+            "what was given is no name for a token",
             hint="capitals, digits and underscores, ending in _TOKEN, _KEY or _SECRET; such as HF_TOKEN or WANDB_API_KEY. "
             "The value comes on standard input, never as an argument",
         )

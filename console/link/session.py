@@ -84,6 +84,7 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
     if target.jump is None:
         await host_keys.require_known(host, target.endpoint)
     try:
+        asyncssh.set_debug_level(1)  # a higher one writes what is sent, tokens included, into the log
         async with asyncio.timeout(CONNECT_TIMEOUT_S + LOGIN_TIMEOUT_S):
             return await asyncssh.connect(
                 target.endpoint.address,

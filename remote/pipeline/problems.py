@@ -15,8 +15,8 @@ from remote.pipeline.inputs import Conversations, Target, describe_conversations
 from remote.pipeline.layout import resolve_path
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec
-from remote.telemetry.occupancy import ask_occupancy
 from remote.redaction import SECRET_NAME
+from remote.telemetry.occupancy import ask_occupancy
 
 _IMPORT_TIMEOUT_S = 30.0
 _FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"

@@ -17,7 +17,7 @@ from console.link.client import HostLink
 from remote.jobs import vault
 from remote.protocol.frames import JobChanged, LogData
 from remote.protocol.jobs import is_over
-from remote.protocol.requests import GetJob, JobReply, ListJobs, ReadLog, Watch
+from remote.protocol.requests import GetJob, ListJobs, ReadLog, Watch
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 TELLER = """
@@ -39,7 +39,7 @@ def lab(openssh, workshop, embedded_data: Path):
     openssh.remember()
     host = openssh.config(workshop.root)
     config = Path(os.environ["XDG_CONFIG_HOME"]) / "roost/roost.toml"
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(
         f'[hosts.lab]\naddress = "{host.address}"\nport = {host.port}\nuser = "{host.user}"\n'
         f'identity_file = "{host.identity_file}"\nroot = "{host.root}"\npython = "{host.python}"\n'
