@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":  # isolated mode knows no path of ours
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from remote.artifacts import atomic
+from remote.artifacts import reserve
 from remote.jobs import gpu_locks, locks, outcome, plain_json, process
 from remote.jobs.log_bound import LOG_LIMIT_BYTES, LogBound
 from remote.jobs.oom import count_oom_kills
@@ -40,6 +40,7 @@ class Supervisor:
 
     def __init__(self, directory: Path, launch: dict[str, Any]) -> None:
         self.directory = directory
+        self.root = directory.parents[1]
         self.launch = launch
         self.log_bound = LogBound(directory, int(launch.get("log_limit_bytes", LOG_LIMIT_BYTES)))
         self.stop: dict[str, Any] | None = None
@@ -113,9 +114,10 @@ class Supervisor:
         if not self.is_beating or time.monotonic() - self.last_beat < HEARTBEAT_S:
             return
         self.last_beat = time.monotonic()
-        for path in (self.directory / "heartbeat", Path(self.launch["lock"])):
-            with contextlib.suppress(OSError):
-                path.touch()
+        with contextlib.suppress(OSError):
+            reserve.insist(self.root, (self.directory / "heartbeat").touch)
+        with contextlib.suppress(OSError):
+            Path(self.launch["lock"]).touch()
         self._bound_log()
 
     def _bound_log(self) -> None:
@@ -138,12 +140,12 @@ class Supervisor:
             "cookie": self.launch["cookie"],
             "started_at": time.time(),
         }
-        atomic.write_once(self.directory / "started.json", plain_json.encode(record))
+        reserve.write_once(self.root, self.directory / "started.json", plain_json.encode(record))
 
     def _record_failed_exec(self, fault: str) -> None:
         command = self.launch["argv"][0]
         failure = {"type": "error_info", "code": "failed", "message": f"could not execute {command}: {fault}"}
-        atomic.write_once(self.directory / "failure.json", plain_json.encode(failure))
+        reserve.write_once(self.root, self.directory / "failure.json", plain_json.encode(failure))
 
     def _carry_out_stop(self) -> None:
         now = time.monotonic()
@@ -170,7 +172,7 @@ class Supervisor:
             reason = "the supervisor received SIGTERM"
             asked = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": reason}
             with contextlib.suppress(OSError):
-                atomic.write_once(path, plain_json.encode(asked))
+                reserve.write_once(self.root, path, plain_json.encode(asked))
         return asked
 
     def _members(self) -> list[process.Process]:
@@ -194,7 +196,7 @@ class Supervisor:
                 continue
             stop = {"v": 1, "requested_by": "host", "requested_at": time.time(), "reason": "its run has ended"}
             with contextlib.suppress(OSError):
-                atomic.write_once(child / "stop.json", plain_json.encode(stop))
+                reserve.write_once(self.root, child / "stop.json", plain_json.encode(stop))
 
     def _save(self, phase: str, **more: object) -> None:
         self.revision += 1
@@ -202,7 +204,7 @@ class Supervisor:
         identity = {"supervisor_pid": os.getpid(), "supervisor_start_time": me}
         state = {"v": 1, "rev": self.revision, "phase": phase, "since": time.time(), **identity, **more}
         try:
-            atomic.write_atomic(self.directory / "state.json", plain_json.encode(state))
+            reserve.write_atomic(self.root, self.directory / "state.json", plain_json.encode(state))
         except OSError as error:
             _complain(f"state.json: {error}")
 
@@ -236,7 +238,7 @@ class Supervisor:
 
     def _insist(self, name: str, record: dict[str, Any]) -> None:
         """Write a record; on a full disk keep the lock and try again, so that no job is taken for lost."""
-        while not _try_to_write(self.directory / name, record):
+        while not _try_to_write(self.root, self.directory / name, record):
             self._beat()
             time.sleep(HEARTBEAT_S)
 
@@ -249,10 +251,10 @@ def _killing_signal(code: int | None) -> int | None:
     return None if code is None or code >= 0 else -code
 
 
-def _try_to_write(path: Path, record: dict[str, Any]) -> bool:
+def _try_to_write(root: Path, path: Path, record: dict[str, Any]) -> bool:
     """Whether `record` is on disk."""
     try:
-        atomic.write_once(path, plain_json.encode(record))
+        reserve.write_once(root, path, plain_json.encode(record))
     except OSError as error:
         _complain(f"{path}: {error}")
         return False
@@ -267,8 +269,10 @@ def _is_child(launch_path: Path, run_id: str) -> bool:
 
 
 def _complain(sentence: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {sentence}\n")
-    sys.stderr.flush()
+    """Unbuffered, and never in the way: the disk of this log may be the full one."""
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {sentence}\n"
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode("utf-8", "backslashreplace"))
 
 
 def _answer(text: bytes) -> None:
