@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# A reserve for every root of every test would fill the disk of the machine that runs them.
+os.environ.setdefault("ROOST_RESERVE_BYTES", str(1 << 20))
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

@@ -56,7 +56,7 @@ def give_up(root: Path, spare: int = 0) -> bool:
     """Free one piece of the reserve; False when none above the last `spare` is left."""
     home = root / NAME
     try:
-        left = sorted(set(os.listdir(home)) & set(_names()))
+        left = sorted(set(_names()) & {entry.name for entry in home.iterdir()})
     except OSError:
         return False
     for name in left[spare:]:

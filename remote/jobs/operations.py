@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from remote.artifacts import atomic
+from remote.artifacts import reserve
 from remote.errors import Conflict, UsageError
 from remote.jobs import records
 from remote.jobs.records import OperationRecord
@@ -35,4 +35,4 @@ class Operations:
     def remember(self, kind: Kind, op_id: str, job_id: str, actor: str) -> None:
         """Put on record that the change was made."""
         done = OperationRecord(kind=kind, job_id=job_id, actor=actor, at=time.time())
-        atomic.write_once(self._directory / f"{op_id}.json", records.encode(done))
+        reserve.write_once(self._directory.parent, self._directory / f"{op_id}.json", records.encode(done))

@@ -70,12 +70,23 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     v: int
     rev: int
-    phase: Literal["running", "paused", "stopping", "unkillable"]
+    phase: Literal["running", "stopping", "unkillable"]
     since: float
-    reason: str = ""
     pids: list[int] = []
     supervisor_pid: int = 0
     supervisor_start_time: int = 0
+
+
+class PauseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Written by the work while it waits for room to write; gone once it goes on. None of `bytes_needed`: it cannot be told."""
+
+    v: int = RECORD_VERSION
+    since: float
+    reason: str
+    path: str
+    bytes_free: int
+    inodes_free: int | None
+    bytes_needed: int | None
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +118,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopRecord | None
     state: StateRecord | None
     exit: ExitRecord | None
+    pause: PauseRecord | None = None
     heartbeat: float | None
 
     def supervisor(self) -> tuple[int, int] | None:
@@ -121,6 +133,7 @@ _launch = msgspec.json.Decoder(LaunchRecord)
 _start = msgspec.json.Decoder(StartRecord)
 _stop = msgspec.json.Decoder(StopRecord)
 _state = msgspec.json.Decoder(StateRecord)
+_pause = msgspec.json.Decoder(PauseRecord)
 _exit = msgspec.json.Decoder(ExitRecord)
 _result = msgspec.json.Decoder(JobResult)
 _operation = msgspec.json.Decoder(OperationRecord)
@@ -152,6 +165,7 @@ def read_records(directory: Path) -> Records:
         stop=_read(directory, "stop.json", _stop),
         state=_read(directory, "state.json", _state),
         exit=_read(directory, "exit.json", _exit),
+        pause=_read(directory, "pause.json", _pause),
         heartbeat=modified_at(f"{directory}/heartbeat"),
     )
 

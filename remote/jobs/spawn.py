@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from remote.artifacts import reserve
 from remote.errors import Precondition, WorkFailed
 from remote.jobs import process, supervisor
 
@@ -18,7 +19,7 @@ def spawn_supervisor(python: str, directory: Path, cookie: str) -> None:
     A supervisor that is still not there after half a minute is left to it: the job shows as starting. Raises WorkFailed
     with the supervisor's own words when it could not start the work, Precondition when `python` cannot be run.
     """
-    with (directory / "supervisor.log").open("ab") as log:
+    with reserve.insist(directory.parents[1], lambda: (directory / "supervisor.log").open("ab")) as log:
         try:
             child = subprocess.Popen(
                 [python, "-I", str(Path(supervisor.__file__).resolve()), str(directory)],

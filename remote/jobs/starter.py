@@ -3,11 +3,12 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from remote.artifacts import atomic
+from remote.artifacts import reserve
 from remote.errors import Conflict, Precondition
 from remote.jobs import launch, records, view
 from remote.jobs.gpu_demand import GpuDemand
@@ -56,10 +57,10 @@ class Starter:
 
     def reserve(self, directory: Path, spec: Spec) -> None:
         """Let the name stand for `spec` from now on; raises Conflict when it stands for another."""
-        directory.mkdir(mode=0o700, exist_ok=True)
+        reserve.insist(self._root, partial(directory.mkdir, mode=0o700, exist_ok=True))
         content = msgspec.json.format(msgspec.json.encode(spec), indent=1) + b"\n"
         path = directory / "spec.json"
-        if not atomic.write_once(path, content) and path.read_bytes() != content:
+        if not reserve.write_once(self._root, path, content) and path.read_bytes() != content:
             there = view.read_job(directory)
             raise Conflict(
                 f"{directory.name} is already a job of another spec"
@@ -93,13 +94,13 @@ class Starter:
             gpus=list(gpus),
             gpu_locks=str(self.leases.directory),
         )
-        if atomic.write_once(directory / "launch.json", records.encode(record)):
+        if reserve.write_once(self._root, directory / "launch.json", records.encode(record)):
             return cookie
         there = records.read_launch(directory)
         if there is not None and there.gpus == record.gpus:
             return there.cookie
         # Planned before and never started: the devices of that time may be others' by now.
-        atomic.write_atomic(directory / "launch.json", records.encode(record))
+        reserve.write_atomic(self._root, directory / "launch.json", records.encode(record))
         return cookie
 
     def _is_to_start(self, directory: Path, spec: Spec) -> bool:

@@ -68,8 +68,8 @@ def _supervised(seen: Observation, start: StartRecord) -> JobState:
         return Stalled(since=beat, pid=start.pid, heartbeat_age_s=math.floor(age / _AGE_STEP_S) * _AGE_STEP_S)
     if stop is not None:
         return Stopping(since=stop.requested_at, pid=start.pid, requested_by=stop.requested_by, reason=stop.reason)
-    if state is not None and state.phase == "paused":
-        return Paused(since=state.since, pid=start.pid, reason=state.reason)
+    if (pause := seen.records.pause) is not None:
+        return Paused(since=pause.since, pid=start.pid, reason=pause.reason)
     return Running(since=start.started_at, pid=start.pid)
 
 

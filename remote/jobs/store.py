@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from remote.artifacts import atomic
+from remote.artifacts import reserve
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
 from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, process, records, view
 from remote.jobs.launch import LaunchPlan
@@ -49,6 +49,7 @@ class JobStore:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._operations = Operations(self.root / "ops")
         self._is_newer = records.claim_root(self.root)
+        reserve.keep(self.root)
         self._locks = locks.lock_directory(self.root)
         self.secrets = SecretStore(self.root, self._locks)
         self._starter = Starter(
@@ -107,6 +108,7 @@ class JobStore:
                 with contextlib.suppress(RoostError):
                     self.recover(job.job_id)
         self._tidy_locks()
+        reserve.keep(self.root)
 
     def get(self, job_id: str) -> Job:
         """The job as it is now; raises NotFound."""
@@ -189,6 +191,13 @@ class JobStore:
             ) from error
         try:
             yield
+        except OSError as error:
+            if not reserve.is_full(error):
+                raise
+            raise Precondition(
+                f"there is no room left on the disk of {self.root} ({error.strerror}); {job_id} is as it was",
+                hint="Make room there (`df -h` and `df -i` say what is short), then ask again.",
+            ) from error
         finally:
             locks.give_back(path, lock)
 
@@ -226,7 +235,7 @@ class JobStore:
                 raise Precondition(f"{job.job_id} belongs to another incarnation of this host ({other}): stop it there")
             case _:
                 stop = StopRecord(requested_by=actor, requested_at=time.time(), reason=reason)
-                atomic.write_once(directory / "stop.json", records.encode(stop))
+                reserve.write_once(self.root, directory / "stop.json", records.encode(stop))
         match job.state:
             case Queued():
                 self._record_stopped(directory, "before it was started")
@@ -278,7 +287,7 @@ class JobStore:
         stop = plain_json.read_json(directory / "stop.json") or {}
         reason = f"{outcome.stop_reason(stop)} ({circumstance})"
         ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
-        atomic.write_once(directory / "exit.json", records.encode(ended))
+        reserve.write_once(self.root, directory / "exit.json", records.encode(ended))
 
 
 def _beats(directory: Path, since: float | None) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.jobs.records import ExitRecord, Records, StartRecord, StateRecord, StopRecord
+from remote.jobs.records import ExitRecord, PauseRecord, Records, StartRecord, StateRecord, StopRecord
 from remote.jobs.state import Observation, derive_state, revision_of
 from remote.protocol.jobs import (
     Finished,
@@ -35,6 +35,7 @@ START = StartRecord(
     started_at=STARTED,
 )
 STOP = StopRecord(requested_by="ann", requested_at=150.0, reason="tea")
+PAUSE = PauseRecord(since=160.0, reason="disk full", path="/data", bytes_free=0, inodes_free=9, bytes_needed=5)
 EXIT = ExitRecord(exit_code=0, signal=None, ended_at=180.0, outcome="succeeded", reason="")
 
 
@@ -42,8 +43,8 @@ def phase(name, **more):
     return StateRecord(v=1, rev=2, phase=name, since=160.0, **more)
 
 
-def see(*, start=None, stop=None, state=None, exit=None, heartbeat=BEAT, lock_held=False, alive=False):  # noqa: A002
-    records = Records(launch=None, start=start, stop=stop, state=state, exit=exit, heartbeat=heartbeat)
+def see(*, start=None, stop=None, state=None, pause=None, exit=None, heartbeat=BEAT, lock_held=False, alive=False):  # noqa: A002
+    records = Records(launch=None, start=start, stop=stop, state=state, pause=pause, exit=exit, heartbeat=heartbeat)
     return Observation(records=records, lock_held=lock_held, alive=alive, incarnation=HERE, created_at=CREATED, now=NOW)
 
 
@@ -94,8 +95,13 @@ ROWS = [
     ),
     (
         "waiting for a person",
-        see(start=START, state=phase("paused", reason="disk full"), lock_held=True, alive=True),
+        see(start=START, state=phase("running"), pause=PAUSE, lock_held=True, alive=True),
         Paused(since=160.0, pid=42, reason="disk full"),
+    ),
+    (
+        "a stop of a job that waits for a person",
+        see(start=START, stop=STOP, state=phase("running"), pause=PAUSE, lock_held=True, alive=True),
+        Stopping(since=150.0, pid=42, requested_by="ann", reason="tea"),
     ),
     (
         "processes that no signal ends",
@@ -131,7 +137,8 @@ observations = st.builds(
     see,
     start=st.sampled_from([None, START, msgspec.structs.replace(START, incarnation=ELSEWHERE)]),
     stop=st.sampled_from([None, STOP]),
-    state=st.sampled_from([None, *(phase(name) for name in ("running", "paused", "stopping", "unkillable"))]),
+    state=st.sampled_from([None, *(phase(name) for name in ("running", "stopping", "unkillable"))]),
+    pause=st.sampled_from([None, PAUSE]),
     exit=st.sampled_from([None, EXIT]),
     heartbeat=st.none() | st.floats(0, NOW),
     lock_held=st.booleans(),
