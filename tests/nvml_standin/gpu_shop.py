@@ -56,7 +56,14 @@ class GpuShop(Workshop):
 
     def supervisor(self, job_id: str) -> int:
         """The pid of the job's first supervisor."""
-        return msgspec.json.decode((self.store.directory(job_id) / "started.json").read_bytes())["supervisor_pid"]
+        return self._started(job_id)["supervisor_pid"]
+
+    def work(self, job_id: str) -> int:
+        """The pid of the job's work."""
+        return self._started(job_id)["pid"]
+
+    def _started(self, job_id: str) -> dict[str, Any]:
+        return msgspec.json.decode((self.store.directory(job_id) / "started.json").read_bytes())
 
 
 @pytest.fixture
