@@ -240,10 +240,10 @@ def telemetry_lines(sample: TelemetrySample) -> list[str]:
 
 
 def _gpu_line(gpu: GpuSample) -> str:
+    owner = f"  leased to {gpu.owner_job_id}" if gpu.owner_job_id else ""
     if gpu.error is not None:
-        return f"gpu {gpu.gpu_index} {gpu.name}: {sanitize(gpu.error)}"
+        return f"gpu {gpu.gpu_index} {gpu.name}: {sanitize(gpu.error)}{owner}"
     memory = f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}"
     heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    owner = f" of {gpu.owner_job_id}" if gpu.owner_job_id else ""
     return f"gpu {gpu.gpu_index} {gpu.name}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}{owner}"

@@ -145,18 +145,20 @@ def _may_be_used(device: DeviceUse) -> bool:
 
 def _claims_below(jobs: Path, *, but: Path) -> Iterator[Claim]:
     for launch in jobs.glob("*/launch.json"):
-        if launch.parent != but and not (launch.parent / "exit.json").exists():
+        if launch.parent != but:
             yield from _claim_of(launch.parent)
 
 
 def _claim_of(job: Path) -> Iterable[Claim]:
-    """Of a job whose exit is on record nothing lives: its supervisor made sure of it first."""
+    """Of a job whose end is on record nothing lives: its supervisor made sure of it first."""
+    if any((job / end).exists() for end in ("exit.json", "lost.json")):
+        return []
     try:
         found = records.read_records(job)
     except (UnreadableRecord, OSError):
         return []
     launch, start = found.launch, found.start
-    if launch is None or start is None or found.exit is not None or not launch.gpus:
+    if launch is None or start is None or not launch.gpus:
         return []
     if start.incarnation != process.incarnation():  # other pids, or none any more: what computes shows in NVML
         return []

@@ -171,6 +171,16 @@ def test_strays_of_a_lost_job_are_swept_by_whoever_looks_after_the_jobs(gpu_shop
     gpu_shop.start_on("next", SLEEP, 8)
 
 
+def test_lost_jobs_that_were_looked_after_cost_no_search_for_processes(gpu_shop, monkeypatch):
+    lose(gpu_shop, "lost")
+    gpu_shop.store.recover("lost")
+    gpu_shop.wait_for((gpu_shop.store.directory("lost") / "lost.json").exists)
+    searches = []
+    monkeypatch.setattr(process, "find_members", lambda *of: searches.append(of) or [])
+    gpu_shop.start_on("next", SLEEP, 8)
+    assert searches == []
+
+
 @pytest.mark.parametrize("report", ["skypilot#757", "skypilot#233"])
 def test_a_stop_is_over_only_when_the_whole_tree_is_gone(gpu_shop, report):
     """A job that was reported as cancelled while its ranks kept the devices busy."""
