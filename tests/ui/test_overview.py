@@ -55,6 +55,16 @@ async def test_a_lost_gpu_keeps_its_row_and_is_an_alert(eight_gpus, show) -> Non
         assert "GPU 7" in screen.text
 
 
+async def test_a_lost_gpu_names_the_job_that_has_it_where_there_is_room(eight_gpus, show) -> None:
+    async with show(eight_gpus, until=295.0, size=(160, 45), host="rtx-lab") as screen:
+        await screen.until_shown("GPU 7")
+        sample = screen.app._state.sample
+        gpus = list(sample.gpus)
+        gpus[6] = msgspec.structs.replace(gpus[6], error="GPU is lost", gpu_utilization=None)
+        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus)))
+        await screen.until_shown("GPU 6  ✗ GPU is lost  used by server")
+
+
 async def test_curves_are_a_line_or_plots_by_height(embedded_run, show) -> None:
     for size, rows in (((120, 35), 1), ((160, 45), 5)):
         async with show(embedded_run, until=TRAINING, size=size) as screen:

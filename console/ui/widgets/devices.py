@@ -138,7 +138,8 @@ def _owner(gpu: GpuSample, state: HostState) -> str:
 def _gpu_row(gpu: GpuSample, owner: str, palette: Palette, *, wide: bool) -> Row:
     label = (f"GPU {gpu.gpu_index:<3}", palette.foreground)
     if gpu.error is not None:
-        return [label, (f"✗ {one_line(gpu.error)}"[:60], palette.error)]
+        whose = f"  used by {one_line(owner)}" if wide and gpu.owner_job_id else ""
+        return [label, (f"✗ {one_line(gpu.error)}"[:60], palette.error), (whose, palette.foreground)]
     memory = UNKNOWN
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
         memory = f"{gpu.memory_used_bytes / _GIB:.0f}/{gpu.memory_total_bytes / _GIB:.0f} GiB"
