@@ -11,7 +11,7 @@ import asyncssh
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
 from console.link.deploy import BOOT_MARKER, bootstrap_command, release, upload
-from console.link.session import connect
+from console.link.session import connect, explain_end, witness_of
 from remote.protocol.codec import MAX_LINE_BYTES, READY_MARKER
 
 BOOT_TIMEOUT_S = 120.0
@@ -30,6 +30,7 @@ class Channel:
         self._connection = connection
         self._process = process
         self._buffer = b""
+        self._dropped = ""
         self._stderr: deque[str] = deque(maxlen=_STDERR_TAIL_LINES)
         self._stderr_task = asyncio.create_task(self._drain_stderr())
 
@@ -52,7 +53,7 @@ class Channel:
             try:
                 block = await self._process.stdout.read(_READ_BYTES)
             except (OSError, asyncssh.Error) as error:
-                raise ConnectionError(str(error)) from error
+                raise ConnectionError(self._dropped or explain_end(error)) from error
             if not block:
                 return
             self._buffer += block
@@ -100,7 +101,8 @@ class Channel:
         said = " / ".join(list(self._stderr)[-3:])
         status = self._process.exit_status
         if status is None:
-            return ConnectionFailed(f"the connection to the host broke{': ' + said if said else ''}")
+            why = self._dropped or explain_end(witness_of(self._connection).lost)
+            return ConnectionFailed(f"{why}{': ' + said if said else ''}")
         return ConnectionFailed(
             f"the host ended the link with exit status {status}{': ' + said if said else ''}",
             hint="try `ssh HOST python3 --version`: does a command run there at all?" if status == 127 else None,
@@ -118,8 +120,9 @@ class Channel:
             self._connection.abort()
         self._stderr_task.cancel()
 
-    def abort(self) -> None:
-        """Drop a connection that has gone silent; whoever reads it sees its end."""
+    def abort(self, reason: str) -> None:
+        """Drop a connection that has gone silent; whoever reads it sees its end, and why."""
+        self._dropped = reason
         self._connection.abort()
 
     async def _drain_stderr(self) -> None:
@@ -140,6 +143,13 @@ async def open_channel(host: HostConfig) -> Channel:
             )
             channel = Channel(connection, process)
             await channel.boot()
+    except asyncssh.ChannelOpenError as error:
+        connection.abort()
+        raise ConnectionFailed(
+            f"{host.name} accepted the login but opens no session for a command: {error.reason}",
+            hint="MaxSessions of its SSH server may be used up or 0, or this account may not run commands there",
+            retryable=False,
+        ) from error
     except (OSError, asyncssh.Error, TimeoutError) as error:
         connection.abort()
         raise ConnectionFailed(

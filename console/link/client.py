@@ -12,20 +12,13 @@ from console.errors import ConnectionFailed, ConsoleError, HostError
 from console.link.channel import Channel, open_channel
 from console.link.cursors import Cursors, Gap
 from console.link.inbox import Inbox
+from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.frames import Answer, Call, Event, Failure, Heartbeat, HostFrame
+from remote.protocol.frames import Answer, Call, Event, Failure, HostFrame
 from remote.protocol.requests import Hello, Ping, Reply, Request, Watch, Welcome
 from remote.protocol.version import PROTOCOL_VERSION
-
-HELLO_TIMEOUT_S = 30.0
-SILENCE_S = 8.0
-"""The host beats every second; a longer silence than this means that the link is dead."""
-PING_INTERVAL_S = 5.0
-BACKOFF_FIRST_S = 1.0
-BACKOFF_MOST_S = 30.0
-
 
 Locate = Callable[[], Awaitable[HostConfig]]
 """Finds the host again before a reconnect, for hosts that may come back at another port."""
@@ -39,10 +32,21 @@ class _Pending(NamedTuple):
 class HostLink:
     """A host, connected for as long as the context lasts; a first connection that fails raises, a later loss is a state."""
 
-    def __init__(self, host: HostConfig, *, actor: str, locate: Locate | None = None) -> None:
+    def __init__(
+        self,
+        host: HostConfig,
+        *,
+        actor: str,
+        locate: Locate | None = None,
+        timings: LinkTimings = LinkTimings(),  # noqa: B008 - frozen
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self.host = host
         self._locate = locate
         self.actor = actor
+        self._timings = timings
+        self._wall_clock = wall_clock
+        self._watchdog = Watchdog(timings, monotonic=time.monotonic(), wall=wall_clock())
         self.state: LinkState = Connecting(attempt=1, since=time.monotonic())
         self._inbox = Inbox()
         self._pending: dict[int, _Pending] = {}
@@ -50,7 +54,6 @@ class HostLink:
         self._cursors: Cursors | None = None
         self._channel: Channel | None = None
         self._open_channel: Channel | None = None
-        self._heard_at = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -130,7 +133,7 @@ class HostLink:
         channel = await open_channel(self.host)
         try:
             asked = time.monotonic()
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
+            async with asyncio.timeout(self._timings.hello_s):
                 await channel.send(
                     encode_line(Call(call_id=0, request=Hello(protocol=PROTOCOL_VERSION, actor=self.actor)))
                 )
@@ -162,11 +165,14 @@ class HostLink:
     async def _run(self, channel: Channel) -> None:
         attempt = 0
         while True:
+            up_at = time.monotonic()
             reason = await self._use(channel)
             lost_at = time.monotonic()
+            if lost_at - up_at >= self._timings.steady_s:
+                attempt = 0
             while True:
+                wait = self._backoff(attempt)
                 attempt += 1
-                wait = random.uniform(0, min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(attempt, 10)))  # noqa: S311 - jitter
                 await self._enter(Lost(since=lost_at, reason=reason, retry_at=time.monotonic() + wait))
                 await asyncio.sleep(wait)
                 await self._enter(Connecting(attempt=attempt, since=lost_at))
@@ -181,9 +187,15 @@ class HostLink:
                     reason = error.info.message
                     continue
                 break
-            attempt = 0
             await self._resume(channel)
             await self._enter(up)
+
+    def _backoff(self, failures: int) -> float:
+        """Nothing before the first attempt; then up to twice as long each time, by chance, so that consoles do not come as one."""
+        if failures == 0:
+            return 0.0
+        longest = self._timings.backoff_first_s * 2 ** min(failures, 10)
+        return random.uniform(0, min(self._timings.backoff_most_s, longest))  # noqa: S311 - jitter
 
     async def _close(self, error: ErrorInfo) -> None:
         await self._enter(Closed(error=error))
@@ -206,11 +218,11 @@ class HostLink:
     async def _use(self, channel: Channel) -> str:
         """Read the link until it breaks; the reason in words."""
         self._channel = channel
-        self._heard_at = time.monotonic()
+        self._watchdog = Watchdog(self._timings, monotonic=time.monotonic(), wall=self._wall_clock())
         guard = asyncio.create_task(self._guard(channel))
         try:
             async for line in channel.lines():
-                self._heard_at = time.monotonic()
+                self._watchdog.heard(time.monotonic())
                 await self._take(decode_host_frame(line))
             reason = (await channel.ended()).info.message
         except (ConnectionError, ProtocolError) as error:
@@ -225,19 +237,32 @@ class HostLink:
     async def _guard(self, channel: Channel) -> None:
         pinged_at = time.monotonic()
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(self._timings.tick_s)
             now = time.monotonic()
-            if now - self._heard_at > SILENCE_S and not self._inbox.is_full():
-                channel.abort()
-                return
-            if now - pinged_at > PING_INTERVAL_S and isinstance(self.state, Up):
+            if self._inbox.is_full():
+                self._watchdog.heard(now)
+            match self._watchdog.check(now, self._wall_clock()):
+                case Dead(silent_s=silent_s):
+                    channel.abort(f"no word from the host for {silent_s:.0f} s")
+                    return
+                case Suspect():
+                    await self._probe(channel)
+                case Alive():
+                    pass
+            if now - pinged_at > self._timings.ping_interval_s and isinstance(self.state, Up):
                 pinged_at = now
                 await self._measure_latency(self.state)
+
+    async def _probe(self, channel: Channel) -> None:
+        try:
+            await self.call(Ping(), timeout_s=self._timings.probe_s)
+        except ConsoleError:
+            channel.abort("no answer from the host after this computer slept")
 
     async def _measure_latency(self, up: Up) -> None:
         asked = time.monotonic()
         try:
-            await self.call(Ping(), timeout_s=SILENCE_S)
+            await self.call(Ping(), timeout_s=self._timings.silence_s)
         except ConsoleError:
             return
         if self.state is up:
@@ -254,8 +279,6 @@ class HostLink:
             case Failure(call_id=number, error=error):
                 if number in self._pending and not self._pending[number].reply.done():
                     self._pending[number].reply.set_exception(HostError(error))
-            case Heartbeat():
-                pass
             case _:
                 await self._deliver(frame)
 
@@ -271,4 +294,4 @@ class HostLink:
         await self._inbox.put(fresh)
         if not self._pending:
             await self._inbox.wait_for_room()
-            self._heard_at = time.monotonic()
+            self._watchdog.heard(time.monotonic())

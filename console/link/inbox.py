@@ -1,10 +1,10 @@
-"""What waits for the consumer: telemetry replaces older telemetry, states and logs are kept in order."""
+"""What waits for the consumer: a reading or a heartbeat replaces an older one, states and logs are kept in order."""
 
 import asyncio
 from collections import deque
 
 from console.state.link import LinkState, Up
-from remote.protocol.frames import Event, Telemetry
+from remote.protocol.frames import Event, Heartbeat, Telemetry
 
 CAPACITY = 4096
 """Above this many waiting events the link is read no further, unless an answer is waited for."""
@@ -18,10 +18,10 @@ class Inbox:
         self._changed = asyncio.Condition()
 
     async def put(self, event: LinkState | Event) -> None:
-        """Add an event; a reading or a latency that nobody has taken yet gives way to a newer one."""
+        """Add an event; a reading, a heartbeat or a latency that nobody has taken yet gives way to a newer one."""
         async with self._changed:
-            if isinstance(event, Telemetry):
-                self._events = deque(waiting for waiting in self._events if not isinstance(waiting, Telemetry))
+            if isinstance(event, Telemetry | Heartbeat):
+                self._events = deque(waiting for waiting in self._events if type(waiting) is not type(event))
             elif isinstance(event, Up) and self._events and isinstance(self._events[-1], Up):
                 self._events.pop()
             self._events.append(event)

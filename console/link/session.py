@@ -32,6 +32,41 @@ class Target(NamedTuple):
     agent: bool
 
 
+class Witness(asyncssh.SSHClient):
+    """Remembers why a connection ended."""
+
+    def __init__(self) -> None:
+        self.lost: Exception | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """None stands for an end of the stream."""
+        self.lost = exc
+
+
+def witness_of(connection: asyncssh.SSHClientConnection) -> Witness:
+    """The witness that `connect` gave to the connection."""
+    return connection.get_extra_info("witness")
+
+
+def explain_end(error: Exception | None) -> str:  # noqa: PLR0911 - one case an end
+    """Why a connection that worked has ended, in words."""
+    match error:
+        case None:
+            return "the other side closed the connection"
+        case ConnectionResetError() | BrokenPipeError():
+            return "the connection was reset on its way"
+        case asyncssh.MACError():
+            return "data arrived damaged, so the connection was dropped"
+        case asyncssh.ConnectionLost() if "keepalive" in error.reason:
+            return "the host does not answer any more"
+        case asyncssh.ConnectionLost():
+            return "the other side closed the connection"
+        case asyncssh.DisconnectError():
+            return f"the connection ended: {error.reason}"
+        case _:
+            return f"the connection broke: {error}"
+
+
 async def resolve(host: HostConfig) -> Target:
     """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone."""
     # A port and a key of its own (the embedded host) leave nothing for OpenSSH's configuration to say.
@@ -86,7 +121,8 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
     try:
         asyncssh.set_debug_level(1)  # a higher one writes what is sent, tokens included, into the log
         async with asyncio.timeout(CONNECT_TIMEOUT_S + LOGIN_TIMEOUT_S):
-            return await asyncssh.connect(
+            connection, witness = await asyncssh.create_connection(
+                Witness,
                 target.endpoint.address,
                 target.endpoint.port,
                 username=target.user,
@@ -102,6 +138,8 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
                 keepalive_count_max=KEEPALIVE_COUNT,
                 encoding=None,
             )
+            connection.set_extra_info(witness=witness)
+            return connection
     except (OSError, asyncssh.Error, asyncssh.KeyImportError, TimeoutError) as error:
         raise explain(error, host, target) from error
 
@@ -141,6 +179,11 @@ def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFai
             )
         case ConnectionRefusedError():
             return ConnectionFailed(f"{where} refuses connections", hint="is the SSH server running on that port?")
+        case ConnectionResetError() | asyncssh.ConnectionLost():
+            return ConnectionFailed(
+                f"{where} dropped the connection before the login ({error})",
+                hint="too many logins at once (MaxStartups), or a penalty after failed ones: wait a little",
+            )
         case TimeoutError():
             return ConnectionFailed(f"{where} did not answer in time", hint="is the host up and reachable from here?")
         case _:

@@ -28,6 +28,9 @@ from remote.protocol.progress import (
 from remote.protocol.requests import Welcome
 from remote.protocol.telemetry import TelemetrySample
 
+STALE_S = 5.0
+"""A host that beats every second and has not been heard for longer is shown as silent, before its link counts as lost."""
+
 _LOG_TAIL_BYTES = 262_144
 """A log that is opened for the first time starts this far from its end."""
 
@@ -110,6 +113,12 @@ class HostState:
             return None
         at, heard_at = self._host_clock
         return at + (now - heard_at)
+
+    def silence_s(self, now: float) -> float | None:
+        """How long ago the host's last heartbeat came; None before the first, and before the first on this link."""
+        if self._host_clock is None or not isinstance(self.link, Up) or self.link.since > self._host_clock[1]:
+            return None
+        return now - self._host_clock[1]
 
     def set_jobs(self, jobs: list[Job]) -> None:
         """Take in the host's whole list of jobs."""

@@ -18,7 +18,7 @@ from remote.link.telemetry import TelemetrySource
 from remote.protocol.codec import ProtocolError, decode_call
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Call, Failure
-from remote.protocol.requests import Done, Hello, JobList, JobReply, Reply, Watch
+from remote.protocol.requests import Done, Hello, JobList, Watch
 from remote.protocol.version import PROTOCOL_VERSION
 
 _MAX_CALLS = 16
@@ -102,7 +102,8 @@ class LinkServer:
         try:
             reply = await asyncio.to_thread(self._desk.answer, call.request)
             await self._channel.send(Answer(call_id=call.call_id, reply=reply))
-            self._note_told(reply)
+            if isinstance(reply, JobList):
+                self._streams.note_told(reply.jobs)
         except ConnectionError:
             return
         except RoostError as error:
@@ -113,13 +114,6 @@ class LinkServer:
             await self._fail(call.call_id, ErrorInfo(code=ErrorCode.FAILED, message=sentence))
         finally:
             self._room.release()
-
-    def _note_told(self, reply: Reply) -> None:
-        if isinstance(reply, JobReply):
-            self._streams.note_told(reply.job)
-        elif isinstance(reply, JobList):
-            for job in reply.jobs:
-                self._streams.note_told(job)
 
     async def _fail(self, call_id: int, error: ErrorInfo) -> None:
         try:

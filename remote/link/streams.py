@@ -63,9 +63,9 @@ class Streams:
         )
         self._tasks = [asyncio.create_task(self._run(step, period_s)) for step, period_s in steps]
 
-    def note_told(self, job: Job) -> None:
-        """The console knows this job as it is here: it is sent again only when it differs."""
-        self._told[job.job_id] = job
+    def note_told(self, jobs: list[Job]) -> None:
+        """The console took in this list: a job of it is sent again only when it differs."""
+        self._told |= {job.job_id: job for job in jobs}
 
     async def _run(self, step: Step, period_s: float) -> None:
         try:
@@ -110,7 +110,7 @@ class Streams:
         for job in await asyncio.to_thread(self._store.list):
             if self._told.get(job.job_id) != job:
                 await self._channel.send(JobChanged(job=job))
-                self.note_told(job)
+                self._told[job.job_id] = job
         return False
 
 

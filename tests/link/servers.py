@@ -45,6 +45,23 @@ class OpenSSH:
         self._write_key("client_key")
         shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
         self._process: subprocess.Popen[bytes] | None = None
+        self._options = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def restart_with(self, options: str) -> None:
+        """Start again with more lines in the configuration."""
+        self.stop()
+        self._options = options
+        self.start()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def _write_key(self, name: str) -> None:
         key = asyncssh.generate_private_key("ssh-ed25519")
@@ -67,6 +84,7 @@ class OpenSSH:
         config.write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.directory}/host_key\nPidFile none\n"
             f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            f"{self._options}\n"
         )
         os.makedirs("/run/sshd", exist_ok=True)
         log = (self.directory / "sshd.log").open("ab")

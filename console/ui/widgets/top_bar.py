@@ -3,7 +3,7 @@
 from rich.text import Text
 from textual.widgets import Static
 
-from console.state.host import HostState
+from console.state.host import STALE_S, HostState
 from console.state.link import Closed, Connecting, Lost, Up
 from console.state.units import format_duration
 from console.ui.widgets.palette import Palette
@@ -43,7 +43,10 @@ def _alerts(count: int, room: int, palette: Palette) -> Text:
 
 def link_text(state: HostState, now: float, palette: Palette) -> Text:
     """The state of the link as a glyph, a word and a figure."""
+    silent_s = state.silence_s(now)
     match state.link:
+        case Up() if silent_s is not None and silent_s > STALE_S:
+            return Text(f"◐ no word for {silent_s:.0f} s", style=palette.warning)
         case Up(latency_s=latency):
             return Text(f"● connected {latency * 1000:.0f} ms", style=palette.success)
         case Connecting(attempt=attempt) if state.welcome is not None:
