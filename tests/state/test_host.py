@@ -192,3 +192,17 @@ def test_a_stage_that_its_run_left_at_work_is_at_work_no_more() -> None:
     left = dict(state.stages_of("run-x"))["server"]
     assert isinstance(left, StageFailed)
     assert "killed" in left.reason
+
+
+def test_a_silent_host_is_known_by_its_last_heartbeat() -> None:
+    state = HostState("lab")
+    assert state.silence_s(5.0) is None
+    welcome = next(r.what.welcome for r in read_recording(RECORDING) if isinstance(r.what, LinkUp))
+    state.apply(Up(since=10.0, latency_s=0.01, welcome=welcome), 10.0)
+    assert state.silence_s(12.0) is None, "no heartbeat yet on this link"
+    state.apply(Heartbeat(at=1000.0), 12.0)
+    assert state.silence_s(19.0) == 7.0
+    state.apply(Lost(since=20.0, reason="gone", retry_at=21.0), 20.0)
+    assert state.silence_s(25.0) is None
+    state.apply(Up(since=30.0, latency_s=0.01, welcome=welcome), 30.0)
+    assert state.silence_s(31.0) is None, "an older link's heartbeat says nothing of this one"
