@@ -258,7 +258,7 @@ def test_the_strays_of_a_lost_job_are_swept_once(workshop):
     workshop.store.recover_all()
     workshop.until_file(workshop.store.directory("lost") / "lost.json")
     assert is_gone(stray)
-    assert isinstance(workshop.store.get("lost").state, Lost)
+    workshop.until("lost", lambda job: isinstance(job.state, Lost))
 
 
 def test_a_suspended_supervisor_is_woken_by_a_stop(workshop):
