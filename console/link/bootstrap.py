@@ -92,6 +92,8 @@ def main(parameters):
         os.makedirs(os.path.join(root, "releases"), mode=0o700, exist_ok=True)
         release = os.path.join(root, "releases", parameters["sha256"])
         have = os.path.isdir(os.path.join(release, "remote"))
+        if have:
+            os.utime(release)  # in use again: the host removes what nobody asked for lately
         say("have" if have else "need")
         if not have:
             unpack(release)

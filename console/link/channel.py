@@ -19,7 +19,7 @@ BOOT_TIMEOUT_S = 120.0
 
 _READ_BYTES = 1 << 18
 _WINDOW_BYTES = 32 << 20
-_STDERR_TAIL_LINES = 20
+_SAID_LINES, _SAID_BYTES = 20, 300
 _CLOSE_TIMEOUT_S = 3.0
 
 
@@ -31,7 +31,8 @@ class Channel:
         self._process = process
         self._buffer = b""
         self._dropped = ""
-        self._stderr: deque[str] = deque(maxlen=_STDERR_TAIL_LINES)
+        self._said: deque[str] = deque(maxlen=_SAID_LINES)
+        self._is_ours = False
         self._stderr_task = asyncio.create_task(self._drain_stderr())
 
     async def send(self, data: bytes) -> None:
@@ -63,7 +64,10 @@ class Channel:
         async for line in self.lines():
             if line.strip() == READY_MARKER:
                 return
-            if line.startswith(BOOT_MARKER):
+            if not line.startswith(BOOT_MARKER):
+                self._note(line)
+            else:
+                self._is_ours = True
                 word, _, details = line[len(BOOT_MARKER) :].decode(errors="replace").strip().partition(" ")
                 await self._answer_bootstrap(word, json.loads(details or "{}"))
         raise await self.ended()
@@ -85,28 +89,27 @@ class Channel:
                 raise ConnectionFailed(
                     f"the host could not be set up: {details['message']}",
                     hint="is `root` of the host in roost.toml on a writable disk with room?",
-                    retryable=False,
                 )
             case _:
                 pass
 
     async def ended(self) -> ConnectionFailed:
-        """Why the link is over, with the last words of its standard error."""
+        """Why the link is over, with the last words that were no frames: of a shell, a banner, or its standard error."""
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._process.wait_closed()
                 await self._stderr_task
         except (TimeoutError, OSError, asyncssh.Error):
             pass
-        said = " / ".join(list(self._stderr)[-3:])
+        said = " / ".join(list(self._said)[-3:])
         status = self._process.exit_status
         if status is None:
             why = self._dropped or explain_end(witness_of(self._connection).lost)
             return ConnectionFailed(f"{why}{': ' + said if said else ''}")
         return ConnectionFailed(
             f"the host ended the link with exit status {status}{': ' + said if said else ''}",
-            hint="try `ssh HOST python3 --version`: does a command run there at all?" if status == 127 else None,
-            retryable=status == 0,
+            hint=None if self._is_ours else "does a command run there at all? try `ssh HOST python3 --version`",
+            retryable=self._is_ours,
         )
 
     async def close(self) -> None:
@@ -125,10 +128,15 @@ class Channel:
         self._dropped = reason
         self._connection.abort()
 
+    def _note(self, line: bytes) -> None:
+        if text := line[:_SAID_BYTES].decode(errors="replace").strip():
+            self._said.append(text)
+
     async def _drain_stderr(self) -> None:
         try:
             while block := await self._process.stderr.read(_READ_BYTES):
-                self._stderr.extend(line for line in block.decode(errors="replace").splitlines() if line.strip())
+                for line in block.splitlines():
+                    self._note(line)
         except (OSError, asyncssh.Error):
             return
 

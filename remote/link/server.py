@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from remote.errors import RoostError
+from remote.jobs.records import UnreadableRecord
 from remote.jobs.store import JobStore
 from remote.link.channel import Channel
+from remote.link.releases import remove_unused_releases, use_release
 from remote.link.requests import Desk
 from remote.link.streams import Streams
 from remote.link.telemetry import TelemetrySource
@@ -133,12 +135,21 @@ def _protocol_fault(sentence: str, hint: str | None = None) -> ErrorInfo:
     return ErrorInfo(code=ErrorCode.PROTOCOL, message=sentence, hint=hint)
 
 
+def _tidy(store: JobStore) -> None:
+    try:
+        remove_unused_releases(store)
+    except (OSError, UnreadableRecord) as error:
+        _log.warning("old releases could not be removed: %s", error)
+
+
 async def _run(store: JobStore, actor: str) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
     channel = await Channel.take_over_stdio(store.secrets.cover)
+    tidying = asyncio.create_task(asyncio.to_thread(_tidy, store))
     serving = asyncio.create_task(LinkServer(store, channel, actor).serve())
     hung_up = asyncio.create_task(channel.broken.wait())
     await asyncio.wait({serving, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+    tidying.cancel()
     if serving.done():
         serving.result()
 
@@ -146,4 +157,5 @@ async def _run(store: JobStore, actor: str) -> None:
 def run_link(store: JobStore, actor: str) -> None:
     """Serve one console on this process's standard input and output until it hangs up."""
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    asyncio.run(_run(store, actor))
+    with use_release(store):
+        asyncio.run(_run(store, actor))

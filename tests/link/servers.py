@@ -46,17 +46,38 @@ class OpenSSH:
         shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
         self._process: subprocess.Popen[bytes] | None = None
         self._options = ""
+        self._passwd: Path | None = None
 
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
-    def restart_with(self, options: str) -> None:
-        """Start again with more lines in the configuration."""
+    def restart_with(self, options: str = "", *, shell: str | None = None, home: Path | None = None) -> None:
+        """Start again with more lines in the configuration, or with another login shell and home of this user.
+
+        The user is another one for the server alone, by a mount namespace; skips where none can be made.
+        """
         self.stop()
         self._options = options
+        self._passwd = None if shell is None or home is None else self._write_passwd(shell, home)
         self.start()
+
+    def _write_passwd(self, shell: str, home: Path) -> Path:
+        path = shutil.which(shell, path="/bin:/usr/bin:/sbin:/usr/sbin")
+        if path is None:
+            pytest.skip(f"{shell} is not installed")
+        if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+            pytest.skip("no mount namespace can be made here")
+        me = getpass.getuser()
+        lines = []
+        for line in Path("/etc/passwd").read_text().splitlines():
+            name, password, uid, gid, about, *_ = line.split(":")
+            lines.append(":".join([name, password, uid, gid, about, str(home), path]) if name == me else line)
+        passwd = self.directory / "passwd"
+        passwd.write_text("\n".join(lines) + "\n")
+        passwd.chmod(0o644)
+        return passwd
 
     def kill(self) -> None:
         assert self._process is not None
@@ -88,7 +109,11 @@ class OpenSSH:
         )
         os.makedirs("/run/sshd", exist_ok=True)
         log = (self.directory / "sshd.log").open("ab")
-        self._process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
+        command = [SSHD, "-D", "-e", "-f", str(config)]
+        if self._passwd is not None:
+            bind = f'mount --bind {self._passwd} /etc/passwd && exec "$@"'
+            command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", bind, "sh", *command]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log)
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
