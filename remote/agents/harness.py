@@ -4,7 +4,8 @@ Exit codes: 0 with `result.json`; 5 for an unmet precondition or a conflict and 
 work gave up because it was asked to stop.
 """
 
-import io
+import contextlib
+import errno
 import os
 import signal
 import sys
@@ -18,7 +19,10 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from remote.artifacts.atomic import write_atomic
+from remote.agents.progress_file import ProgressFile
+from remote.agents.room import Room, Stopped
+from remote.artifacts import reserve
+from remote.engines.sglang_capture.roost_sglang_capture import steady_log
 from remote.errors import Conflict, Precondition, RoostError, UsageError
 from remote.protocol.codec import decode_spec, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -34,10 +38,7 @@ _MESSAGE_LIMIT = 16_000
 """Characters of an error that are kept; a progress record must fit into a line."""
 
 _SpecT = TypeVar("_SpecT")
-
-
-class Stopped(Exception):
-    """The work ended early because it was asked to."""
+_T = TypeVar("_T")
 
 
 class JobContext:
@@ -49,21 +50,61 @@ class JobContext:
         self.job_id = directory.name
         self.redactor = Redactor.of_environment(os.environ)
         self.stop_requested = threading.Event()
-        self._lock = threading.Lock()
-        self._progress = os.open(directory / "progress.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._seq = _count_lines(directory / "progress.jsonl")
+        self.room = Room(directory, root, self.stop_requested, self._warn)
+        self._progress = ProgressFile(directory / "progress.jsonl", root, self._encode)
 
     def tell(self, event: Progress) -> None:
-        """Append an event to the job's progress; safe from any thread. Raises ProtocolError for one over 1 MiB."""
-        with self._lock:
-            line = encode_line(ProgressRecord(seq=self._seq + 1, at=time.time(), event=event))
-            os.write(self._progress, self.redactor.redact_json(line))
-            self._seq += 1
+        """Append an event to the job's progress, later when the disk is full; safe from any thread.
+
+        Raises ProtocolError for one over 1 MiB.
+        """
+        self._progress.tell(event, time.time())
         if not isinstance(event, StageChanged):  # a run writes its own log
             sys.stdout.write(
                 f"{time.strftime('%H:%M:%S', time.gmtime())} {self.redactor.redact_text(_log_line(event))}\n"
             )
             sys.stdout.flush()
+
+    def write_with_room(
+        self,
+        path: Path,
+        bytes_needed: int | None,
+        action: Callable[[], _T],
+        *,
+        inodes_needed: int = 1,
+        clean: Callable[[], object] | None = None,
+    ) -> _T:
+        """Do `action`, which writes `path` and can be repeated; a full disk pauses the job until there is room.
+
+        See `Room.write`; raises Stopped.
+        """
+        return self.room.write(path, bytes_needed, action, inodes_needed=inodes_needed, clean=clean)
+
+    def record_result(self, result: JobResult) -> None:
+        """Write the result after everything that was told: at the cost of the reserve, else as soon as there is room."""
+        path, data = self.directory / "result.json", self.redactor.redact_json(msgspec.json.encode(result))
+        try:
+            self._write_result(path, data)
+        except OSError as error:
+            if not reserve.is_full(error):
+                raise
+            self.write_with_room(path, len(data), lambda: self._write_result(path, data))
+
+    def record_failure(self, failure: ErrorInfo) -> None:
+        """The error that ended the work; where even the reserve has no room the log and the exit code say it."""
+        with contextlib.suppress(OSError):
+            reserve.write_atomic(self.root, self.directory / "failure.json", msgspec.json.encode(failure))
+
+    def _write_result(self, path: Path, data: bytes) -> None:
+        if not self._progress.catch_up():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        reserve.write_atomic(self.root, path, data)
+
+    def _encode(self, record: ProgressRecord) -> bytes:
+        return self.redactor.redact_json(encode_line(record))
+
+    def _warn(self, text: str) -> None:
+        self.tell(Note(level="warning", text=text))
 
     def check_stop(self) -> None:
         """Raise Stopped when a stop was asked for."""
@@ -87,11 +128,6 @@ def _short(value: object) -> str:
             return str(value)
 
 
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
-
-
 def _request_stop_on_signals(job: JobContext) -> None:
     def request(signum: int, _frame: FrameType | None) -> None:
         sys.stderr.write(f"asked to stop by {signal.Signals(signum).name}\n")
@@ -108,19 +144,12 @@ def _tellable(text: str) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else f"{text[:half]} … {text[-half:]}"
 
 
-def _log_in_utf8() -> None:
-    """Whatever the host's locale: no character of an event may end the work that tells it."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
 def _fail(job: JobContext, info: ErrorInfo, exit_code: int) -> int:
     covered = job.redactor.redact_text
     info = msgspec.structs.replace(
         info, message=_tellable(covered(info.message)), hint=info.hint and _tellable(covered(info.hint))
     )
-    write_atomic(job.directory / "failure.json", msgspec.json.encode(info))
+    job.record_failure(info)
     job.tell(Note(level="error", text=info.message))
     sys.stderr.write(f"error: {info.message}\n")
     if info.hint:
@@ -132,10 +161,11 @@ def main(
     spec_type: type[_SpecT] | tuple[type[_SpecT], ...], work: Callable[[_SpecT, JobContext], JobResult]
 ) -> NoReturn:
     """Run `work` on the spec of the job in `$ROOST_JOB_DIR` and exit with what came of it."""
+    # Neither a character that the host's locale lacks nor a full disk may end the work that prints.
+    steady_log.install()
     directory = Path(os.environ["ROOST_JOB_DIR"])
     job = JobContext(directory, Path(os.environ["ROOST_ROOT"]))
     _request_stop_on_signals(job)
-    _log_in_utf8()
     code = _run(spec_type, work, job)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -151,7 +181,7 @@ def _run(
         if not isinstance(spec, spec_type):
             raise UsageError(f"this worker does not do {type(spec).__name__}")
         result = work(spec, job)
-        write_atomic(job.directory / "result.json", job.redactor.redact_json(msgspec.json.encode(result)))
+        job.record_result(result)
     except Stopped:
         sys.stderr.write("stopped\n")
         return EXIT_STOPPED

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from remote.artifacts.atomic import write_atomic
 from remote.artifacts.manifest import FileEntry, Manifest, artifact_ref, read_manifest, verify, write_manifest
 from remote.artifacts.safetensors_file import TAG_OF_DTYPE, Tensor, numpy_dtype, open_safetensors, write_safetensors
 from remote.errors import Precondition, UsageError
@@ -106,15 +107,24 @@ class StoreWriter:
         """Bytes in complete shards."""
         return sum(shard.file.bytes for shard in self._shards)
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the states that are in no shard yet."""
+        return self._pending_bytes
+
     def append(self, sample: Sample) -> WrittenShard | None:
         """Add a sample; returns the shard that it completed. Raises UsageError for shapes that do not fit the store."""
+        return self.flush() if self.add(sample) else None
+
+    def add(self, sample: Sample) -> bool:
+        """Add a sample without writing; whether a shard is due. Raises UsageError for shapes that do not fit the store."""
         self._check(sample)
         self._pending.append(sample)
         self._pending_bytes += sample.nbytes
-        return self.flush() if self._pending_bytes >= self.shard_bytes else None
+        return self._pending_bytes >= self.shard_bytes
 
     def flush(self) -> WrittenShard | None:
-        """Write what is pending as a shard, so that a stop loses nothing."""
+        """Write what is pending as a shard, so that a stop loses nothing; after an OSError it is still pending."""
         if not self._pending:
             return None
         name = f"shard-{len(self._shards):05d}.safetensors"
@@ -191,10 +201,17 @@ class StoreWriter:
 
 
 def _append_durably(path: Path, line: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    """The whole line or, on a full disk, nothing of it."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            done = 0
+            while done < len(line):
+                done += file.write(line[done:])
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def _recover(directory: Path) -> list[_ShardRecord]:
@@ -202,7 +219,8 @@ def _recover(directory: Path) -> list[_ShardRecord]:
     journal = directory / _JOURNAL
     shards: list[_ShardRecord] = []
     if journal.exists():
-        for line in journal.read_bytes().splitlines():
+        content = journal.read_bytes()
+        for line in content.splitlines():
             try:
                 record = msgspec.json.decode(line, type=_ShardRecord)
             except msgspec.DecodeError:
@@ -211,7 +229,9 @@ def _recover(directory: Path) -> list[_ShardRecord]:
             if not path.is_file() or path.stat().st_size != record.file.bytes:
                 break
             shards.append(record)
-        journal.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in shards))
+        kept = b"".join(msgspec.json.encode(record) + b"\n" for record in shards)
+        if kept != content:
+            write_atomic(journal, kept)
     listed = {record.file.name for record in shards}
     for path in directory.glob("shard-*.safetensors*"):
         if path.name not in listed:

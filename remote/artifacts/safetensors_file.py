@@ -56,14 +56,24 @@ def _header(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[int, str]:
-    """Write `path` durably (by `.part` and rename); returns its size and SHA-256.
+    """Write `path` durably (by `.part` and rename); returns its size and SHA-256. What finds no room leaves nothing behind.
 
     Order the tensors by falling item size so that every one stays aligned.
     """
     part = path.with_name(path.name + ".part")
+    try:
+        size, sha256 = _write_durably(part, tensors, metadata)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    return size, sha256
+
+
+def _write_durably(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[int, str]:
     digest = hashlib.sha256()
     size = 0
-    with part.open("wb") as file:
+    with path.open("wb") as file:
         header = _header(tensors, metadata)
         blocks = [memoryview(header)]
         for tensor in tensors.values():
@@ -77,7 +87,6 @@ def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str
             size += len(block)
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
     return size, digest.hexdigest()
 
 

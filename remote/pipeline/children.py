@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remote.agents.harness import Stopped
+from remote.agents.room import Room, Stopped
 from remote.errors import RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.progress import Alive, Failed, Succeeded, judge_child
@@ -19,6 +19,7 @@ _FIRST_POLL_S = 0.05
 _POLL_S = 0.5
 _STOP_TIMEOUT_S = 180.0
 _PAGE = 1000
+_RECORDS_BYTES = 64 << 10
 _LONGEST_ID = 64
 
 
@@ -32,8 +33,9 @@ class Seen(NamedTuple):
 class Children:
     """Starts, follows and stops the jobs of one run."""
 
-    def __init__(self, store: JobStore, run_id: str, stop_requested: threading.Event) -> None:
+    def __init__(self, store: JobStore, run_id: str, stop_requested: threading.Event, room: Room) -> None:
         self._store = store
+        self._room = room
         self._run_id = run_id
         self._stop_requested = stop_requested
         self._started: list[str] = []
@@ -46,7 +48,11 @@ class Children:
         job_id = child_id(self._run_id, name)
         # On the list before it is started, so that a start that fails half-way is stopped as well.
         self._started.append(job_id)
-        self._store.start(job_id, spec, actor=self._run_id, op_id=new_op_id(), run_id=self._run_id)
+        self._room.write(
+            self._store.root,
+            _RECORDS_BYTES,
+            lambda: self._store.start(job_id, spec, actor=self._run_id, op_id=new_op_id(), run_id=self._run_id),
+        )
         return job_id
 
     def follow(self, job_id: str, see: Callable[[Seen], bool]) -> Job:

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from remote.agents.room import Room
 from remote.errors import WorkFailed
 from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
@@ -15,6 +16,8 @@ from remote.pipeline.stages import Blueprint
 from remote.protocol.progress import ServerReady, StageName
 from remote.protocol.reports import VerdictReport
 from remote.protocol.specs import Arm, ServerSpec, Spec
+
+_VERDICT_BYTES = 64 << 10
 
 
 class Server(NamedTuple):
@@ -30,11 +33,12 @@ class Execution:
     On an error the jobs that run are left to whoever called: `Children.stop_all` ends them.
     """
 
-    def __init__(self, blueprint: Blueprint, found: Found, children: Children, reporter: Reporter) -> None:
+    def __init__(self, blueprint: Blueprint, found: Found, children: Children, reporter: Reporter, room: Room) -> None:
         self._plan = blueprint
         self._found = found
         self._children = children
         self._reporter = reporter
+        self._room = room
 
     def carry_out(self) -> VerdictReport:
         """The stages from the first server to the verdict. Raises WorkFailed, or Stopped."""
@@ -52,7 +56,7 @@ class Execution:
             return
         if not self._found.store_to_go_on:
             self._make_room(self._found.store, layout.store)
-        mark_begun(layout.store, self._plan.fingerprints.extraction)
+        self._room.write(layout.store, None, lambda: mark_begun(layout.store, self._plan.fingerprints.extraction))
         shutil.rmtree(layout.spool, ignore_errors=True)
         server = self._serve("server", stages.capture_server(self._plan))
         self._run_stage("extraction", stages.extraction(self._plan, server.url))
@@ -105,7 +109,7 @@ class Execution:
             return read_judgement(self._plan)
         self._make_room(found, self._plan.layout.verdict)
         with self._reporter.at_work("verdict") as stage:
-            verdict = judge_run(self._plan)
+            verdict = self._room.write(self._plan.layout.verdict, _VERDICT_BYTES, lambda: judge_run(self._plan))
             stage.say(f"{verdict.decision}: {'; '.join(verdict.reasons)}")
         return verdict
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from remote.agents.harness import JobContext, main
+from remote.agents.room import Room
 from remote.artifacts.manifest import artifact_ref
 from remote.errors import Conflict, Precondition, WorkFailed
 from remote.jobs import locks
@@ -39,10 +40,10 @@ def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
     Raises Precondition before anything is touched, WorkFailed when a stage fails, Stopped when the job is asked to stop.
     """
     began, reporter = time.monotonic(), Reporter(job.tell)
-    children = Children(store, job.job_id, job.stop_requested)
+    children = Children(store, job.job_id, job.stop_requested, job.room)
     with _alone_in(run, store):
-        blueprint, found = _preflight(run, store, reporter)
-        execution = Execution(blueprint, found, children, reporter)
+        blueprint, found = _preflight(run, store, reporter, job.room)
+        execution = Execution(blueprint, found, children, reporter, job.room)
         try:
             verdict = execution.carry_out()
         finally:
@@ -55,7 +56,7 @@ def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
         return JobResult(outputs=outputs, summary=_summarize(verdict, time.monotonic() - began))
 
 
-def _preflight(run: RunConfig, store: JobStore, reporter: Reporter) -> tuple[Blueprint, Found]:
+def _preflight(run: RunConfig, store: JobStore, reporter: Reporter, room: Room) -> tuple[Blueprint, Found]:
     with reporter.at_work("preflight") as stage:
         plan, blueprint = draw_plan(run, root=store.root, python=store.python)
         if plan.problems:
@@ -64,8 +65,8 @@ def _preflight(run: RunConfig, store: JobStore, reporter: Reporter) -> tuple[Blu
                 hint="Mend what is named, or change the run file, then start again.",
             )
         directory = blueprint.layout.directory
-        directory.mkdir(parents=True, exist_ok=True)
-        _make_known(directory, store.root)
+        room.write(directory, None, lambda: directory.mkdir(parents=True, exist_ok=True))
+        room.write(store.root, None, lambda: _make_known(directory, store.root))
         stage.say("reads what is there already")
         found = look(blueprint, thorough=True)
         stage.say(f"needs about {plan.bytes_needed / 2**30:.2f} GiB of {plan.bytes_free / 2**30:.1f} GiB free")

@@ -77,7 +77,7 @@ def test_plain_serving_neither_speculates_nor_captures():
     plan = command(ServerSpec(model="/m", engine=CPU))
     assert not [word for word in plan.argv if "speculative" in word or "hidden" in word]
     assert "ROOST_CAPTURE_SPOOL" not in plan.environment
-    assert plan.environment["PYTHONPATH"] == str(SGLANG_CPU)
+    assert plan.environment["PYTHONPATH"] == f"{SGLANG_CPU}:{SGLANG_CAPTURE}"
 
 
 def test_a_processor_serves_through_the_stand_in_with_one_thread():

@@ -21,6 +21,8 @@ from remote.protocol.specs import EvaluationSpec
 FORMAT = "roost-evaluation"
 PRODUCER = "roost evaluation 1"
 REPORT_NAME = "report.json"
+_FILES = 4
+_SMALL_BYTES = 64 << 10
 
 
 class Evaluation:
@@ -122,9 +124,20 @@ class Evaluation:
     def _write(self, report: EvaluationReport) -> ArtifactRef:
         final = Path(self.spec.report)
         part = final.with_name(f"{final.name}.part")
+        content = msgspec.json.format(msgspec.json.encode(report), indent=1)
+        return self.job.write_with_room(
+            final,
+            len(content) + _SMALL_BYTES,
+            lambda: self._publish(report, content, part),
+            inodes_needed=_FILES,
+            clean=lambda: shutil.rmtree(part, ignore_errors=True),
+        )
+
+    def _publish(self, report: EvaluationReport, content: bytes, part: Path) -> ArtifactRef:
+        final = Path(self.spec.report)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        write_atomic(part / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report), indent=1))
+        write_atomic(part / REPORT_NAME, content)
         manifest = Manifest(
             format=FORMAT,
             version=1,

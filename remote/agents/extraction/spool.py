@@ -1,16 +1,19 @@
 """What the capture plugin leaves in its spool, checked before it is believed."""
 
 import json
+import time
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
 
+from remote.agents.room import Shortage, free_at
 from remote.artifacts.hidden_states import Sample
 from remote.artifacts.safetensors_file import TAG_OF_DTYPE, open_safetensors
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.run import Dtype
 
+_OLDEST_MARKER_S = 60.0
 _DTYPE_OF_TAG: dict[str, Dtype] = {tag: cast("Dtype", dtype) for dtype, tag in TAG_OF_DTYPE.items()}
 
 
@@ -33,6 +36,21 @@ def raise_plugin_error(spool: Path) -> None:
     for path in sorted(spool.glob("error-rank*.json")):
         detail = json.loads(path.read_bytes()).get("error", "no reason given")
         raise WorkFailed(f"the capture plugin failed: {detail}", hint="the server's log has the traceback")
+
+
+def find_waiting(spool: Path) -> Shortage | None:
+    """What the capture plugin waits for room for; None when it does not, or has not said so for a minute."""
+    for path in sorted(spool.glob("waiting-rank*.json")):
+        if time.time() - path.stat().st_mtime > _OLDEST_MARKER_S:
+            continue
+        try:
+            told = json.loads(path.read_bytes())
+        except ValueError:  # read while it was overwritten
+            continue
+        if told:
+            wanted = Path(told["path"])
+            return Shortage(wanted, free_at(wanted), int(told["bytes_needed"]), 1, str(told["refusal"]))
+    return None
 
 
 class Spooled(NamedTuple):

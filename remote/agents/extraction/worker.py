@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import httpx
 
-from remote.agents.extraction.spool import Spooled, check_ready, raise_plugin_error, read_spooled
+from remote.agents.extraction.spool import Spooled, check_ready, find_waiting, raise_plugin_error, read_spooled
 from remote.agents.harness import JobContext, Stopped, main
 from remote.artifacts.chat_template import ChatTemplate, TokenizedConversation
 from remote.artifacts.conversations import read_conversations
-from remote.artifacts.hidden_states import StoreProperties, StoreWriter, WrittenShard
+from remote.artifacts.hidden_states import Sample, StoreProperties, StoreWriter, WrittenShard
 from remote.artifacts.manifest import hash_file
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import JobResult
@@ -21,7 +21,10 @@ from remote.protocol.specs import ExtractionSpec
 _REQUEST_TIMEOUT_S = 600.0
 _SPOOL_TIMEOUT_S = 60.0
 _SPOOL_POLL_S = 0.005
+_LOOK_S = 0.5
 _PROGRESS_INTERVAL_S = 1.0
+_SMALL_BYTES = 64 << 10
+"""More than a journal line, a header and a manifest take."""
 
 
 class _Item(NamedTuple):
@@ -45,6 +48,7 @@ class Extraction:
         self.started = time.monotonic()
         self.told_at = 0.0
         self.lock = asyncio.Lock()
+        self.spool_lock = asyncio.Lock()
 
     def _tokenize(self) -> list[_Item]:
         items: list[_Item] = []
@@ -86,7 +90,7 @@ class Extraction:
             try:
                 await self._send_all(client, pending)
             except Stopped:
-                self._tell_shard(writer.flush())
+                self._tell_shard(await asyncio.to_thread(self._flush))
                 raise
         return self._finish()
 
@@ -96,6 +100,7 @@ class Extraction:
         async def sender() -> None:
             for index, item in queue:
                 self.job.check_stop()
+                await self._wait_for_spool()
                 await self._keep(await self._fetch(client, index, item))
 
         senders = [asyncio.create_task(sender()) for _ in range(self.spec.extraction.concurrency)]
@@ -134,8 +139,13 @@ class Extraction:
 
     async def _take(self, path: Path, item: _Item) -> Spooled:
         deadline = time.monotonic() + _SPOOL_TIMEOUT_S
+        look_at = time.monotonic() + _LOOK_S
         while not path.exists():
             raise_plugin_error(self.spool)
+            if time.monotonic() > look_at:
+                waited = await self._wait_for_spool()
+                look_at = time.monotonic() + _LOOK_S
+                deadline = look_at + _SPOOL_TIMEOUT_S if waited else deadline
             if time.monotonic() > deadline:
                 raise WorkFailed(f"the capture plugin never wrote {path.name}", hint="see the server's log")
             await asyncio.sleep(_SPOOL_POLL_S)
@@ -148,6 +158,14 @@ class Extraction:
         )
         path.unlink()
         return spooled
+
+    async def _wait_for_spool(self) -> bool:
+        """Send nothing more while the server finds no room for what it captured; whether it did not."""
+        if find_waiting(self.spool) is None:
+            return False
+        async with self.spool_lock:
+            await asyncio.to_thread(self.job.room.wait_while, lambda: find_waiting(self.spool))
+        return True
 
     def _open_store(self, first: Spooled) -> None:
         model = Path(self.spec.target_model)
@@ -163,16 +181,27 @@ class Extraction:
             engine=self.engine["engine"],
             engine_version=self.engine["engine_version"],
         )
-        self.writer = StoreWriter(Path(self.spec.store), properties, self.spec.extraction.shard_bytes)
+        store = Path(self.spec.store)
+        self.writer = self.job.write_with_room(
+            store, _SMALL_BYTES, lambda: StoreWriter(store, properties, self.spec.extraction.shard_bytes)
+        )
 
     def _store(self) -> StoreWriter:
         assert self.writer is not None, "the first sample opens the store"
         return self.writer
 
+    def _append(self, sample: Sample) -> WrittenShard | None:
+        return self._flush() if self._store().add(sample) else None
+
+    def _flush(self) -> WrittenShard | None:
+        """What is pending as a shard; on a full disk every sender waits for it in turn, and with them the server."""
+        writer = self._store()
+        return self.job.write_with_room(writer.directory, writer.pending_bytes + _SMALL_BYTES, writer.flush)
+
     async def _keep(self, spooled: Spooled) -> None:
         sample = spooled.sample
         async with self.lock:
-            self._tell_shard(await asyncio.to_thread(self._store().append, sample))
+            self._tell_shard(await asyncio.to_thread(self._append, sample))
             self.done += 1
             self.tokens += len(sample.input_ids)
         if time.monotonic() - self.told_at >= _PROGRESS_INTERVAL_S:
@@ -197,8 +226,10 @@ class Extraction:
     def _finish(self) -> JobResult:
         writer = self._store()
         inputs = {"conversations": hash_file(Path(self.spec.conversations)), "target": self.spec.target_model}
-        self._tell_shard(writer.flush())
-        reference = writer.finish(fingerprint=self.spec.fingerprint, inputs=inputs)
+        self._tell_shard(self._flush())
+        reference = self.job.write_with_room(
+            writer.directory, _SMALL_BYTES, lambda: writer.finish(fingerprint=self.spec.fingerprint, inputs=inputs)
+        )
         self._tell()
         seconds = time.monotonic() - self.started
         return JobResult(

@@ -134,9 +134,9 @@ def _environment(spec: ServerSpec) -> dict[str, str]:
         paths.append(SGLANG_CPU)
         environment |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
     if spec.capture is not None:
-        paths.append(SGLANG_CAPTURE)
         environment["ROOST_CAPTURE_SPOOL"] = spec.capture.spool_directory
         environment["ROOST_CAPTURE_LAYER_IDS"] = ",".join(map(str, spec.capture.layer_ids))
-    # Also when empty: the release is of no use to the engine, and its Python may be another one.
+    # The plugin captures only when it is told to. The release is of no use to the engine, whose Python may be another one.
+    paths.append(SGLANG_CAPTURE)
     environment["PYTHONPATH"] = ":".join(map(str, paths))
     return environment | spec.engine.environment

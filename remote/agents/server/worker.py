@@ -17,7 +17,7 @@ from remote.protocol.specs import Capture, ServerSpec
 
 _POLL_S = 0.2
 _NOTE_S = 5.0
-_SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank*.json")
+_SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank*.json", "waiting-rank*.json")
 
 
 def work(spec: ServerSpec, job: JobContext) -> JobResult:

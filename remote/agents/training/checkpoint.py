@@ -15,6 +15,7 @@ from remote.errors import Conflict, RoostError
 FORMAT = "roost-checkpoint"
 _STATE = "state.pt"
 _KEPT = 2
+_SMALL_BYTES = 1 << 20
 
 
 def _state(trainer: Trainer) -> dict[str, Any]:
@@ -27,6 +28,22 @@ def _state(trainer: Trainer) -> dict[str, Any]:
     }
 
 
+def checkpoint_bytes(trainer: Trainer) -> int:
+    """About what a checkpoint takes: the weights, and two moments for each that is trained."""
+    weights = sum(value.nbytes for value in trainer.drafter.state_dict().values())
+    moments = sum(8 * parameter.numel() for parameter in trainer.drafter.parameters() if parameter.requires_grad)
+    return weights + moments + _SMALL_BYTES
+
+
+def discard_unfinished(directory: Path, step: int) -> None:
+    """Remove what a failed write of the checkpoint of `step` has left."""
+    shutil.rmtree(_part(directory, step), ignore_errors=True)
+
+
+def _part(directory: Path, step: int) -> Path:
+    return directory / f"step-{step:08d}.part"
+
+
 def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, producer: str) -> Path:
     """Write the trainer's weights, optimizer, random state and step below `directory`; only the newest two are kept."""
     final = directory / f"step-{trainer.step:08d}"
@@ -34,7 +51,7 @@ def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, prod
         if _is_sound(final, fingerprint):
             return final
         shutil.rmtree(final)
-    part = directory / f"{final.name}.part"
+    part = _part(directory, trainer.step)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     torch.save(_state(trainer), part / _STATE)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from remote.agents.harness import JobContext, main
 from remote.agents.training.batches import batches_from
-from remote.agents.training.checkpoint import newest_checkpoint, restore, save_checkpoint
+from remote.agents.training.checkpoint import (
+    checkpoint_bytes,
+    discard_unfinished,
+    newest_checkpoint,
+    restore,
+    save_checkpoint,
+)
 from remote.agents.training.export import write_checkpoint
 from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
@@ -22,6 +28,8 @@ from remote.protocol.specs import TrainingSpec
 PRODUCER = "roost training 1"
 _MEASURED_DRAFTS = 3
 _MEASURED_WINDOWS = 8
+_FILES = 4
+_SMALL_BYTES = 1 << 20
 
 
 class _Checkpoints:
@@ -42,7 +50,14 @@ class _Checkpoints:
 
     def save(self) -> None:
         """Write a checkpoint and tell it."""
-        path = save_checkpoint(self.directory, self.trainer, fingerprint=self.spec.fingerprint, producer=PRODUCER)
+        step = self.trainer.step
+        path = self.job.write_with_room(
+            self.directory,
+            checkpoint_bytes(self.trainer),
+            lambda: save_checkpoint(self.directory, self.trainer, fingerprint=self.spec.fingerprint, producer=PRODUCER),
+            inodes_needed=_FILES,
+            clean=lambda: discard_unfinished(self.directory, step),
+        )
         size = sum(file.stat().st_size for file in path.iterdir())
         self.job.tell(CheckpointSaved(step=self.trainer.step, path=str(path), bytes=size))
 
@@ -104,9 +119,21 @@ def _summary(
     return summary
 
 
-def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None]) -> None:
+def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None], job: JobContext) -> None:
     final = Path(spec.drafter)
     part = final.with_name(f"{final.name}.part")
+    weights = sum(value.nbytes for value in training.trainer.drafter.state_dict().values())
+    job.write_with_room(
+        final,
+        weights + _SMALL_BYTES,
+        lambda: _write_drafter(spec, training, summary, part),
+        inodes_needed=_FILES,
+        clean=lambda: shutil.rmtree(part, ignore_errors=True),
+    )
+
+
+def _write_drafter(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None], part: Path) -> None:
+    final = Path(spec.drafter)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     files = write_checkpoint(
@@ -165,7 +192,7 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     job.tell(Note(level="info", text=shape))
     logged = _train(spec, training, job)
     summary = _summary(training, logged, _measure(training), time.monotonic() - started)
-    _export(spec, training, summary)
+    _export(spec, training, summary, job)
     return _result(Path(spec.drafter), summary)
 
 

@@ -11,7 +11,7 @@ from remote.agents.harness import JobContext, main
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.hidden_states import StoreReader
 from remote.artifacts.manifest import artifact_ref
-from remote.artifacts.mapping import Mapping, write_mapping
+from remote.artifacts.mapping import FILE_NAMES, Mapping, write_mapping
 from remote.artifacts.mapping_copy import copy_mapping
 from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition
@@ -19,16 +19,28 @@ from remote.protocol.jobs import ArtifactRef, JobResult
 from remote.protocol.progress import FilesCopied, MappingBuilt
 from remote.protocol.specs import MappingCopySpec, VocabularySpec
 
+_FILES = len(FILE_NAMES) + 3
+"""Inodes of a mapping: its files, its manifest by way of another name, its directory."""
+
+_SMALL_BYTES = 64 << 10
+"""More than a manifest, the metadata and the headers take."""
+
 
 def work(spec: VocabularySpec | MappingCopySpec, job: JobContext) -> JobResult:
     """Do what `spec` says; the result's summary has the sizes and the coverage."""
     match spec:
         case MappingCopySpec():
-            reference = copy_mapping(
-                Path(spec.source),
-                Path(spec.destination),
-                replace=spec.replace,
-                on_progress=lambda done, total: job.tell(FilesCopied(bytes_done=done, bytes_total=total)),
+            source, destination = Path(spec.source), Path(spec.destination)
+            reference = job.write_with_room(
+                destination,
+                _copy_bytes(source),
+                lambda: copy_mapping(
+                    source,
+                    destination,
+                    replace=spec.replace,
+                    on_progress=lambda done, total: job.tell(FilesCopied(bytes_done=done, bytes_total=total)),
+                ),
+                inodes_needed=_FILES,
             )
             return _result(reference, read_mapping(Path(spec.destination)), None, job)
         case VocabularySpec():
@@ -46,7 +58,7 @@ def _make(spec: VocabularySpec, job: JobContext) -> JobResult:
         _check_fit(mapping, spec, vocab_size)
     coverage = mapping.coverage(counts)
     _check_coverage(coverage, spec)
-    reference = _build(spec, mapping, coverage) if source is None else _copy(spec, Path(source), coverage, job)
+    reference = _build(spec, mapping, coverage, job) if source is None else _copy(spec, Path(source), coverage, job)
     return _result(reference, mapping, coverage, job)
 
 
@@ -79,9 +91,26 @@ def _check_coverage(coverage: float | None, spec: VocabularySpec) -> None:
         )
 
 
-def _build(spec: VocabularySpec, mapping: Mapping, coverage: float | None) -> ArtifactRef:
+def _copy_bytes(source: Path) -> int:
+    """What a copy of `source` takes; whether it is one to copy at all is told by the copying."""
+    sizes = (source / name for name in FILE_NAMES)
+    return sum(path.stat().st_size for path in sizes if path.is_file()) + _SMALL_BYTES
+
+
+def _build(spec: VocabularySpec, mapping: Mapping, coverage: float | None, job: JobContext) -> ArtifactRef:
     final = Path(spec.mapping)
     part = final.with_name(f"{final.name}.part")
+    return job.write_with_room(
+        final,
+        2 * (mapping.d2t.nbytes + mapping.t2d.nbytes) + _SMALL_BYTES,
+        lambda: _write(spec, mapping, coverage, part),
+        inodes_needed=_FILES,
+        clean=lambda: shutil.rmtree(part, ignore_errors=True),
+    )
+
+
+def _write(spec: VocabularySpec, mapping: Mapping, coverage: float | None, part: Path) -> ArtifactRef:
+    final = Path(spec.mapping)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     write_mapping(
@@ -105,12 +134,18 @@ def _save_tensor(path: Path, array: "np.ndarray[Any, Any]") -> None:
 
 
 def _copy(spec: VocabularySpec, source: Path, coverage: float | None, job: JobContext) -> ArtifactRef:
-    return copy_mapping(
-        source,
-        Path(spec.mapping),
-        on_progress=lambda done, total: job.tell(FilesCopied(bytes_done=done, bytes_total=total)),
-        fingerprint=spec.fingerprint,
-        coverage=coverage,
+    destination = Path(spec.mapping)
+    return job.write_with_room(
+        destination,
+        _copy_bytes(source),
+        lambda: copy_mapping(
+            source,
+            destination,
+            on_progress=lambda done, total: job.tell(FilesCopied(bytes_done=done, bytes_total=total)),
+            fingerprint=spec.fingerprint,
+            coverage=coverage,
+        ),
+        inodes_needed=_FILES,
     )
 
 

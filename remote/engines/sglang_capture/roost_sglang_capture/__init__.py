@@ -3,11 +3,14 @@
 SGLang captures them itself (`--enable-return-aux-hidden-states`) and leaves them on the device for in-process consumers:
 `hidden_states` [rows, L * H] and the post-norm `last_hidden_states` [rows, H] (`srt/layers/logits_processor.py`). A hook after
 `ModelRunner.forward` copies the rows of requests named `roost-…`, joins the chunks of a chunked prefill by position, and hands
-whole requests to a writer thread. Without `ROOST_CAPTURE_SPOOL` the plugin does nothing.
+whole requests to a writer thread. Without `ROOST_CAPTURE_SPOOL` all that the plugin does is to let no full disk break what
+prints to the log.
 """
 
 import os
 from pathlib import Path
+
+from . import steady_log
 
 _BATCH = "sglang.srt.model_executor.forward_batch_info.ForwardBatch.init_new"
 _FORWARD = "sglang.srt.model_executor.model_runner.ModelRunner.forward"
@@ -15,6 +18,7 @@ _FORWARD = "sglang.srt.model_executor.model_runner.ModelRunner.forward"
 
 def register() -> None:
     """The plugin's entry point, called by SGLang in each of its processes."""
+    steady_log.install()
     spool = os.environ.get("ROOST_CAPTURE_SPOOL")
     if not spool:
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .spool import Rows, SpoolWriter, publish, rows_on_host
+from .spool import Rows, SpoolWriter, WaitingMarker, publish, rows_on_host
 
 PREFIX = "roost-"
 """Requests whose id begins so are captured; warm-up, health checks and other people's requests are not."""
@@ -82,14 +82,17 @@ class CaptureHook:
         if self._writer is None:
             from sglang.version import __version__  # noqa: PLC0415 - only inside the engine
 
-            self._writer = SpoolWriter(self._spool, self._layer_ids, lambda error: report_failure(self._spool, error))
-            marker = {
+            marker = WaitingMarker(self._spool / f"waiting-rank{rank()}.json")
+            self._writer = SpoolWriter(
+                self._spool, self._layer_ids, lambda error: report_failure(self._spool, error), marker
+            )
+            ready = {
                 "engine": "sglang",
                 "engine_version": __version__,
                 "layer_ids": self._layer_ids,
                 "pid": os.getpid(),
             }
-            publish(self._spool / f"ready-rank{rank()}.json", json.dumps(marker))
+            publish(self._spool / f"ready-rank{rank()}.json", json.dumps(ready))
         return self._writer
 
 

@@ -1,8 +1,11 @@
 """Finished requests to safetensors files in the spool, off the scheduler's thread."""
 
+import errno
+import json
 import os
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +17,12 @@ from safetensors.torch import save_file
 
 QUEUE_LENGTH = 8
 """Whole requests that may wait for the disk; a full queue makes the engine wait, and with it the client."""
+
+ROOM_POLL_S = 1.0
+_BEHIND_POLL_S = 0.005
+_FULL_WORDS = ("os error 28", "os error 122")
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+_MARKER_BYTES = 4096
 
 
 class Rows(NamedTuple):
@@ -46,17 +55,26 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class SpoolWriter:
-    """Writes whole requests in a thread of its own; a failure is told to `report` and the request is lost."""
+    """Writes whole requests in a thread of its own; a failure is told to `report` and the request is lost.
 
-    def __init__(self, spool: Path, layer_ids: list[int], report: Callable[[str], None]) -> None:
+    A full disk is no failure: the thread waits for room, `waiting` says so in the spool, and the engine goes on meanwhile (its
+    watchdog would kill a scheduler that stands still), for the extraction sends it nothing more.
+    """
+
+    def __init__(
+        self, spool: Path, layer_ids: list[int], report: Callable[[str], None], waiting: "WaitingMarker"
+    ) -> None:
         self._spool = spool
+        self._waiting = waiting
         self._metadata = {"layer_ids": ",".join(map(str, layer_ids)), "final_norm": "post_norm"}
         self._report = report
-        self._queue: queue.Queue[tuple[str, list[Rows]]] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.Queue[tuple[str, list[Rows]]] = queue.Queue()
         threading.Thread(target=self._run, name="roost-capture-writer", daemon=True).start()
 
     def put(self, rid: str, parts: list[Rows]) -> None:
-        """Queue a request; waits while the disk is behind."""
+        """Queue a request; waits while the disk is behind, but not for one that is full."""
+        while self._queue.qsize() >= QUEUE_LENGTH and not self._waiting.is_set:
+            time.sleep(_BEHIND_POLL_S)
         self._queue.put((rid, parts))
 
     def _run(self) -> None:
@@ -79,8 +97,54 @@ class SpoolWriter:
             "input_ids": torch.cat([rows.input_ids for rows in parts]).to(torch.int64),
         }
         part = self._spool / f"{rid}.part"
-        save_file(tensors, part, metadata=self._metadata)
-        part.replace(self._spool / f"{rid}.safetensors")
+        while (refusal := self._save(tensors, part)) is not None:
+            needed = sum(tensor.nbytes for tensor in tensors.values())
+            self._waiting.set(part.with_suffix(".safetensors"), needed, refusal)
+            time.sleep(ROOM_POLL_S)
+        self._waiting.clear()
+
+    def _save(self, tensors: dict[str, torch.Tensor], part: Path) -> str | None:
+        """Write and publish; how the system says that there is no room for it, after nothing of it is left."""
+        try:
+            save_file(tensors, part, metadata=self._metadata)
+            part.replace(part.with_suffix(".safetensors"))
+        except Exception as error:
+            part.unlink(missing_ok=True)
+            if is_full(error):
+                return str(error)
+            raise
+        return None
+
+
+def is_full(error: Exception) -> bool:
+    """Whether a write failed for want of room; safetensors says so only in the words of its own error."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL_DISK
+    return any(words in str(error) for words in _FULL_WORDS)
+
+
+class WaitingMarker:
+    """`waiting-rank<r>.json`: `{}`, or what the writer waits for. Made at the start and only overwritten, so it needs no room."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_set = False
+        publish(path, "{}".ljust(_MARKER_BYTES))
+
+    def set(self, path: Path, bytes_needed: int, refusal: str) -> None:
+        """The writer waits for room for `path`; said again and again, so that a marker of a dead server grows old."""
+        self.is_set = True
+        self._overwrite({"path": str(path), "bytes_needed": bytes_needed, "refusal": refusal[:500]})
+
+    def clear(self) -> None:
+        """It goes on."""
+        if self.is_set:
+            self.is_set = False
+            self._overwrite({})
+
+    def _overwrite(self, content: dict[str, str | int]) -> None:
+        with suppress(OSError), self._path.open("r+b", buffering=0) as file:
+            file.write(json.dumps(content).encode().ljust(_MARKER_BYTES)[:_MARKER_BYTES])
 
 
 def publish(path: Path, text: str) -> None:
