@@ -54,7 +54,9 @@ def captured(server: ServerJob, spool: Path, asked: list[list[int]]) -> list[dic
     deadline = time.monotonic() + 60
     while not all(file.exists() for file in files) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert sorted(path.name for path in spool.iterdir()) == sorted(["ready-rank0.json", *(file.name for file in files)])
+    assert sorted(path.name for path in spool.iterdir()) == sorted(
+        ["ready-rank0.json", "waiting-rank0.json", *(file.name for file in files)]
+    )
     return [load_file(file) for file in files]
 
 

@@ -89,14 +89,14 @@ def names(spool: Path) -> set[str]:
 def test_a_request_in_one_pass_becomes_a_file(tmp_path: Path):
     run_pass(CaptureHook(tmp_path, LAYERS), [("roost-a", [1, 2, 3], 0, 3)])
     assert_captured(tmp_path, "roost-a", [1, 2, 3])
-    assert names(tmp_path) == {"ready-rank0.json", "roost-a.safetensors"}
+    assert names(tmp_path) == {"ready-rank0.json", "roost-a.safetensors", "waiting-rank0.json"}
     marker = json.loads((tmp_path / "ready-rank0.json").read_bytes())
     assert (marker["engine_version"], marker["layer_ids"]) == ("0.5.23", LAYERS)
 
 
 def test_the_warm_up_announces_the_capture_and_leaves_nothing_else(tmp_path: Path):
     run_pass(CaptureHook(tmp_path, LAYERS), [("HEALTH_CHECK_1", [0], 0, 1)])
-    assert names(tmp_path) == {"ready-rank0.json"}
+    assert names(tmp_path) == {"ready-rank0.json", "waiting-rank0.json"}
 
 
 PROMPTS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=1, max_size=4)
