@@ -1,7 +1,6 @@
 """One SSH connection with the host's link process at its other end: bytes in, lines out, every end explained."""
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +10,9 @@ import asyncssh
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
 from console.link.deploy import BOOT_MARKER, bootstrap_command, release, upload
+from console.link.ingress import receive_document
 from console.link.session import connect, explain_end, witness_of
+from console.state.sanitize import one_line
 from remote.protocol.codec import MAX_LINE_BYTES, READY_MARKER
 
 BOOT_TIMEOUT_S = 120.0
@@ -68,8 +69,8 @@ class Channel:
                 self._note(line)
             else:
                 self._is_ours = True
-                word, _, details = line[len(BOOT_MARKER) :].decode(errors="replace").strip().partition(" ")
-                await self._answer_bootstrap(word, json.loads(details or "{}"))
+                word, _, details = line[len(BOOT_MARKER) :].strip().partition(b" ")
+                await self._answer_bootstrap(word.decode(errors="replace"), receive_document(details))
         raise await self.ended()
 
     async def _answer_bootstrap(self, word: str, details: dict[str, Any]) -> None:
@@ -129,7 +130,7 @@ class Channel:
         self._connection.abort()
 
     def _note(self, line: bytes) -> None:
-        if text := line[:_SAID_BYTES].decode(errors="replace").strip():
+        if text := one_line(line[:_SAID_BYTES].decode(errors="replace")):
             self._said.append(text)
 
     async def _drain_stderr(self) -> None:

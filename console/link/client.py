@@ -12,9 +12,10 @@ from console.errors import ConnectionFailed, ConsoleError, HostError
 from console.link.channel import Channel, open_channel
 from console.link.cursors import Cursors, Gap
 from console.link.inbox import Inbox
+from console.link.ingress import receive_frame
 from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
-from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
+from remote.protocol.codec import ProtocolError, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Call, Event, Failure, HostFrame
 from remote.protocol.requests import Hello, Ping, Reply, Request, Watch, Welcome
@@ -149,7 +150,7 @@ class HostLink:
 
     async def _welcome(self, channel: Channel) -> Welcome:
         async for line in channel.lines():
-            match decode_host_frame(line):
+            match receive_frame(line):
                 case Answer(reply=Welcome() as welcome):
                     return welcome
                 case Failure(error=error):
@@ -223,7 +224,7 @@ class HostLink:
         try:
             async for line in channel.lines():
                 self._watchdog.heard(time.monotonic())
-                await self._take(decode_host_frame(line))
+                await self._take(receive_frame(line))
             reason = (await channel.ended()).info.message
         except (ConnectionError, ProtocolError) as error:
             reason = str(error)
