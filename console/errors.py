@@ -7,15 +7,26 @@ ConsoleError            carries the `ErrorInfo` that a person or a script sees
 └── HostError           the host refused or failed; the code is the host's
 """
 
+import re
+
+from msgspec import structs
+
+from console.state.sanitize import sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
+
+_OWN = re.compile(r"roost(?: [\w./:=@+-]+)*\Z")
 
 
 class ConsoleError(Exception):
-    """Something that a person must know; `info` has what, where and what to do next."""
+    """Something that a person must know; `info` has what, where and what to do next.
+
+    Its texts are made harmless: they may hold what a host, its SSH server or a program there has said.
+    """
 
     def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.message)
-        self.info = info
+        texts = {"message": info.message, "hint": info.hint, "next_command": info.next_command}
+        self.info = structs.replace(info, **{name: text and sanitize(text) for name, text in texts.items()})
+        super().__init__(self.info.message)
 
 
 class UsageError(ConsoleError):
@@ -40,4 +51,8 @@ class ConfirmationNeeded(ConsoleError):
 
 
 class HostError(ConsoleError):
-    """The host's own answer to a request."""
+    """The host's own answer to a request; of the commands that it recommends only those of Roost itself are passed on."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        command = info.next_command
+        super().__init__(info if command is None or _OWN.match(command) else structs.replace(info, next_command=None))

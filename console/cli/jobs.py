@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from console import operations
+from console.cli.log_output import LogOutput
 from console.cli.options import ACTOR, Host, Json, Timeout
-from console.cli.output import execute, narrate, print_document, print_record, print_text
+from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import job_lines, job_table, progress_line, state_words
 from console.errors import ConfirmationNeeded, ConsoleError
 from console.state.link import Lost, Up
-from console.state.sanitize import sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import LogData, LogTruncated
 from remote.protocol.jobs import Finished, Job, is_over
@@ -183,14 +183,16 @@ def logs(
     async def work() -> None:
         async with operations.open_host(host, actor=ACTOR) as session:
             page = await operations.read_log(session, job_id, offset=since, limit=limit)
-            _print_page(page, as_json=as_json, stream=follow)
+            output = LogOutput(as_json=as_json, stream=follow)
+            output.print_page(page)
             if follow:
-                await _follow_log(session, page, as_json=as_json)
+                await _follow_log(session, page, output)
+            output.finish()
 
     execute(work(), as_json=as_json)
 
 
-async def _follow_log(session: operations.Session, page: LogPage, *, as_json: bool) -> None:
+async def _follow_log(session: operations.Session, page: LogPage, output: LogOutput) -> None:
     cursor = page.offset + len(page.data)
     await operations.watch(session, logs={page.job_id: cursor})
     async with aclosing(operations.host_events(session)) as events:
@@ -201,11 +203,7 @@ async def _follow_log(session: operations.Session, page: LogPage, *, as_json: bo
             match event:
                 case LogData(job_id=source, offset=offset, data=data) if source == page.job_id:
                     cursor = offset + len(data)
-                    _print_page(
-                        LogPage(job_id=source, offset=offset, data=data, start=page.start, size=cursor),
-                        as_json=as_json,
-                        stream=True,
-                    )
+                    output.print_page(LogPage(job_id=source, offset=offset, data=data, start=page.start, size=cursor))
                 case LogTruncated(start=start):
                     cursor = start
                     narrate(f"the log's head was cut; reading goes on at byte {start}")
@@ -213,20 +211,3 @@ async def _follow_log(session: operations.Session, page: LogPage, *, as_json: bo
                     narrate(f"link lost ({reason}); reconnecting")
                 case _:
                     pass
-
-
-def _print_page(page: LogPage, *, as_json: bool, stream: bool) -> None:
-    text = page.data.decode(errors="replace")
-    if as_json:
-        document = {
-            "job_id": page.job_id,
-            "offset": page.offset,
-            "next_cursor": page.offset + len(page.data),
-            "start": page.start,
-            "size": page.size,
-            "text": text,
-        }
-        (print_record if stream else print_document)("log", document)
-    else:
-        sys.stdout.write(sanitize(text))
-        sys.stdout.flush()

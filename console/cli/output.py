@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from console.errors import ConsoleError
+from console.state.sanitize import escape_controls, sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
 
 SCHEMA_VERSION = 1
@@ -38,24 +39,25 @@ _T = TypeVar("_T")
 def print_document(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
     """One JSON document: `{"schema_version": 1, "<kind>": payload}`."""
     document = msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload})
-    sys.stdout.write(msgspec.json.format(document, indent=2).decode() + "\n")
+    sys.stdout.write(escape_controls(msgspec.json.format(document, indent=2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_record(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
     """One line of an NDJSON stream."""
-    sys.stdout.write(msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload}).decode() + "\n")
+    line = msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload}).decode()
+    sys.stdout.write(escape_controls(line) + "\n")
     sys.stdout.flush()
 
 
 def print_text(text: str) -> None:
-    """A line for a person, on stdout."""
-    sys.stdout.write(text + "\n")
+    """Lines for a person, on stdout."""
+    sys.stdout.write(sanitize(text) + "\n")
 
 
 def narrate(text: str) -> None:
     """A line about what is going on, on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(sanitize(text) + "\n")
     sys.stderr.flush()
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 
-from console.state.sanitize import sanitize
+from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_byte_rate, format_bytes, format_duration, format_percent, format_rate
 from remote.protocol.ids import device_ranges
 from remote.protocol.jobs import (
@@ -59,13 +59,13 @@ def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a sta
         case Stalled(heartbeat_age_s=age):
             return f"stalled: its supervisor was last heard {format_duration(age)} ago"
         case Paused(reason=reason):
-            return f"paused: {reason}"
+            return f"paused: {one_line(reason)}"
         case Stopping(requested_by=who):
-            return f"stopping, asked by {who}"
+            return f"stopping, asked by {one_line(who)}"
         case Finished(outcome=outcome, reason=reason):
-            return outcome if outcome == "succeeded" or not reason else f"{outcome}: {sanitize(reason)}"
+            return outcome if outcome == "succeeded" or not reason else f"{outcome}: {one_line(reason)}"
         case Lost(reason=reason):
-            return f"lost: {reason}"
+            return f"lost: {one_line(reason)}"
         case Orphaned(pid=pid):
             return f"orphaned: pid {pid} goes on without its supervisor"
         case Foreign():
@@ -73,7 +73,7 @@ def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a sta
         case Unkillable(pids=pids):
             return f"unkillable: {', '.join(map(str, pids))} survive SIGKILL"
         case Quarantined(reason=reason):
-            return f"quarantined: {reason}"
+            return f"quarantined: {one_line(reason)}"
 
 
 def job_table(jobs: Iterable[Job]) -> list[str]:
@@ -82,7 +82,7 @@ def job_table(jobs: Iterable[Job]) -> list[str]:
     for job in jobs:
         created = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(job.created_at))
         gpus = device_ranges(job.gpus) if has_its_devices(job.state) else ""
-        rows.append((job.job_id, job.agent, created, gpus, state_words(job.state).splitlines()[0]))
+        rows.append((job.job_id, one_line(job.agent), created, gpus, state_words(job.state)))
     if len(rows) == 1:
         return ["no jobs on this host yet; `roost run embedded` starts the whole chain on the embedded host"]
     shown = [column for column in range(5) if column != 3 or any(row[3] for row in rows[1:])]
@@ -94,11 +94,11 @@ def job_lines(job: Job) -> list[str]:
     """One job in full."""
     lines = [
         f"job       {job.job_id}",
-        f"agent     {job.agent}" + (f"  (of {job.run_id})" if job.run_id else ""),
+        f"agent     {one_line(job.agent)}" + (f"  (of {job.run_id})" if job.run_id else ""),
         f"state     {state_words(job.state)}",
         f"revision  {job.revision}",
-        f"created   {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(job.created_at))} UTC by {job.created_by}",
-        f"command   {' '.join(job.command)}",
+        f"created   {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(job.created_at))} UTC by {one_line(job.created_by)}",
+        f"command   {one_line(' '.join(job.command))}",
         f"log       {format_bytes(job.log_size)}",
     ]
     if job.gpus:
@@ -107,8 +107,8 @@ def job_lines(job: Job) -> list[str]:
     if job.last_progress is not None:
         lines.append(f"progress  {progress_line(job.last_progress)}")
     if job.result is not None:
-        lines += [f"output    {output.kind}: {output.path}" for output in job.result.outputs]
-        lines += [f"          {key} = {value}" for key, value in job.result.summary.items()]
+        lines += [f"output    {one_line(f'{output.kind}: {output.path}')}" for output in job.result.outputs]
+        lines += [f"          {one_line(f'{key} = {value}')}" for key, value in job.result.summary.items()]
     return lines
 
 
@@ -132,9 +132,9 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one
         case ServerPhase(phase=phase, elapsed_s=elapsed):
             return f"{phase.replace('_', ' ')} ({format_duration(elapsed)})"
         case ServerReady(url=url, startup_s=startup):
-            return f"ready at {url} after {format_duration(startup)}"
+            return f"ready at {one_line(url)} after {format_duration(startup)}"
         case ShardWritten(shard=shard, bytes=size):
-            return f"{shard} written, {format_bytes(size)}"
+            return f"{one_line(shard)} written, {format_bytes(size)}"
         case MappingBuilt() as built:
             sizes = f"{built.draft_vocab_size:,} of {built.target_vocab_size:,} tokens"
             return f"mapping of {sizes}, coverage {format_percent(built.coverage)}"
@@ -143,7 +143,7 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one
         case CheckpointSaved(step=step, bytes=size):
             return f"checkpoint of step {step}, {format_bytes(size)}"
         case Note(level=level, text=text):
-            return f"{level}: {sanitize(text)}"
+            return f"{level}: {one_line(text)}"
 
 
 def _stage_words(state: StageState) -> str:
@@ -152,32 +152,32 @@ def _stage_words(state: StageState) -> str:
             return "pending"
         case StageRunning(fraction=fraction, eta_s=eta, detail=detail):
             parts = [
-                part for part in (format_percent(fraction) if fraction is not None else "", sanitize(detail)) if part
+                part for part in (format_percent(fraction) if fraction is not None else "", one_line(detail)) if part
             ]
             if eta is not None:
                 parts.append(f"{format_duration(eta)} left")
             return "running " + ", ".join(parts)
         case StageDone(started_at=start, ended_at=end, detail=detail):
-            return f"done in {format_duration(end - start)}" + (f", {sanitize(detail)}" if detail else "")
+            return f"done in {format_duration(end - start)}" + (f", {one_line(detail)}" if detail else "")
         case StageSkipped(detail=detail):
-            return "skipped" + (f", {sanitize(detail)}" if detail else "")
+            return "skipped" + (f", {one_line(detail)}" if detail else "")
         case StageFailed(reason=reason):
-            return f"failed: {sanitize(reason)}"
+            return f"failed: {one_line(reason)}"
 
 
 def plan_lines(plan: RunPlan) -> list[str]:
     """The stages of a run with what each needs, then the problems."""
     lines = [
-        f"run {plan.run.name} in {plan.directory}",
+        f"run {plan.run.name} in {one_line(plan.directory)}",
         f"needs {format_bytes(plan.bytes_needed)}, {format_bytes(plan.bytes_free)} are free",
         "",
     ]
     for stage in plan.stages:
         need = "" if stage.bytes_needed is None else format_bytes(stage.bytes_needed)
-        lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {stage.reason}")
+        lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {one_line(stage.reason)}")
         if stage.command:
-            lines.append(f"{'':29}  $ {' '.join(stage.command)}")
-    lines += ["", *(f"problem: {problem}" for problem in plan.problems)]
+            lines.append(f"{'':29}  $ {one_line(' '.join(stage.command))}")
+    lines += ["", *(f"problem: {one_line(problem)}" for problem in plan.problems)]
     lines.append(f"fingerprint {plan.fingerprint}")
     return lines
 
@@ -192,10 +192,10 @@ def verdict_lines(verdict: VerdictReport) -> list[str]:
         f"speed-up           {verdict.speedup:.2f}x (95% interval {low:.2f}x to {high:.2f}x)",
         f"acceptance length  {verdict.acceptance_length:.2f} (bonus token included)",
         f"coverage           {UNKNOWN if verdict.coverage is None else f'{verdict.coverage:.1%}'}",
-        f"greedy outputs     {_outputs(verdict)} ({verdict.dtype}, {verdict.engine})",
+        f"greedy outputs     {_outputs(verdict)} ({one_line(f'{verdict.dtype}, {verdict.engine}')})",
     ]
-    lines += [f"because            {reason}" for reason in verdict.reasons]
-    lines += [f"advice             {advice}" for advice in verdict.advice]
+    lines += [f"because            {one_line(reason)}" for reason in verdict.reasons]
+    lines += [f"advice             {one_line(advice)}" for advice in verdict.advice]
     return lines
 
 
@@ -207,16 +207,16 @@ def _outputs(verdict: VerdictReport) -> str:
 def mapping_lines(report: MappingReport) -> list[str]:
     """A mapping's report: the judgement, the files, every finding with its fix."""
     judgement = "valid" if report.valid else "NOT VALID: it must not be used"
-    lines = [f"{report.path}: {judgement}"]
+    lines = [f"{one_line(report.path)}: {judgement}"]
     if report.draft_vocab_size is not None and report.target_vocab_size is not None:
         coverage = "" if report.coverage is None else f", coverage {report.coverage:.1%}"
         lines.append(
             f"  {report.target_vocab_size:,} -> {report.draft_vocab_size:,} tokens{coverage}, {report.provenance}"
         )
-    lines += [f"  {file.name:<24} {file.bytes:>9,} bytes  sha256 {file.sha256[:16]}" for file in report.files]
+    lines += [f"  {one_line(file.name):<24} {file.bytes:>9,} bytes  sha256 {file.sha256[:16]}" for file in report.files]
     for finding in report.findings:
-        lines.append(f"  {finding.severity} [{finding.code}] {finding.message}")
-        lines.append(f"    fix: {finding.fix}")
+        lines.append(f"  {finding.severity} [{one_line(finding.code)}] {one_line(finding.message)}")
+        lines.append(f"    fix: {one_line(finding.fix)}")
     return lines
 
 
@@ -227,23 +227,23 @@ def telemetry_lines(sample: TelemetrySample) -> list[str]:
     lines = [time.strftime("%H:%M:%S", time.gmtime(sample.sampled_at)) + " UTC"]
     lines += [_gpu_line(gpu) for gpu in sample.gpus]
     if not sample.gpus:
-        lines.append(f"no GPU: {sanitize(sample.gpu_detail)}")
+        lines.append(f"no GPU: {one_line(sample.gpu_detail)}")
     lines.append(f"cpu {cpus}  load {host.load_1m:.2f}")
     lines.append(f"ram {format_bytes(host.memory_used_bytes)} of {format_bytes(host.memory_total_bytes)}")
     for mount in sample.mounts:
         used = f"{format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}"
-        lines.append(f"disk {mount.path} {used} {format_byte_rate(mount.fill_rate_bytes_per_s)}")
+        lines.append(f"disk {one_line(mount.path)} {used} {format_byte_rate(mount.fill_rate_bytes_per_s)}")
     for engine in sample.engines:
         rates = f"prefill {format_rate(engine.prefill_tokens_per_s, 'tok')}, decode {format_rate(engine.decode_tokens_per_s, 'tok')}"
-        lines.append(f"engine {engine.job_id} {engine.engine}: {rates}")
+        lines.append(f"engine {one_line(f'{engine.job_id} {engine.engine}')}: {rates}")
     return lines
 
 
 def _gpu_line(gpu: GpuSample) -> str:
-    owner = f"  leased to {gpu.owner_job_id}" if gpu.owner_job_id else ""
+    owner = f"  leased to {one_line(gpu.owner_job_id)}" if gpu.owner_job_id else ""
     if gpu.error is not None:
-        return f"gpu {gpu.gpu_index} {gpu.name}: {sanitize(gpu.error)}{owner}"
+        return f"gpu {gpu.gpu_index} {one_line(gpu.name)}: {one_line(gpu.error)}{owner}"
     memory = f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}"
     heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    return f"gpu {gpu.gpu_index} {gpu.name}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}{owner}"
+    return f"gpu {gpu.gpu_index} {one_line(gpu.name)}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}{owner}"

@@ -79,7 +79,7 @@ class Channel:
                 await self.send(upload(release()))
             case "no-python":
                 looked = "; ".join(
-                    f"{python} lacks {', '.join(missing)}" for python, missing in details["looked"].items()
+                    f"{python} lacks {', '.join(missing)}" for python, missing in details.get("looked", {}).items()
                 )
                 raise ConnectionFailed(
                     f"no Python on the host can run Roost: {looked}",
@@ -88,7 +88,7 @@ class Channel:
                 )
             case "error":
                 raise ConnectionFailed(
-                    f"the host could not be set up: {details['message']}",
+                    f"the host could not be set up: {details.get('message', 'it did not say why')}",
                     hint="is `root` of the host in roost.toml on a writable disk with room?",
                 )
             case _:

@@ -15,6 +15,7 @@ from console.link.inbox import Inbox
 from console.link.ingress import receive_frame
 from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
+from console.state.sanitize import sanitize
 from remote.protocol.codec import ProtocolError, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Call, Event, Failure, HostFrame
@@ -174,7 +175,7 @@ class HostLink:
             while True:
                 wait = self._backoff(attempt)
                 attempt += 1
-                await self._enter(Lost(since=lost_at, reason=reason, retry_at=time.monotonic() + wait))
+                await self._enter(Lost(since=lost_at, reason=sanitize(reason), retry_at=time.monotonic() + wait))
                 await asyncio.sleep(wait)
                 await self._enter(Connecting(attempt=attempt, since=lost_at))
                 try:

@@ -43,7 +43,7 @@ def _clean_line(line: bytes) -> bytes:
     try:
         return msgspec.json.encode(_clean(msgspec.json.decode(line)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return b"" if not line.strip() else b"?"
+        return b"?"
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -6,7 +6,9 @@ import re
 from console.state.sanitize import sanitize_log
 
 _MOST_WAITING = 4096
-_BEGUN = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[ -/]*)|\x9b[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n\r]*\x1b?|\r)\Z")
+_BEGUN = re.compile(
+    r"(?:\x1b(?:\[[0-?]*[ -/]*|[ -/]*)|\x9b[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n\r]*\x1b?|\r)\Z"
+)
 
 
 class LogText:

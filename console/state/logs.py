@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from console.state.sanitize import sanitize
+from console.state.sanitize import sanitize_log, without_colors
 from console.state.units import format_bytes
 
 CAPACITY_LINES = 5000
@@ -52,8 +52,8 @@ class LogBuffer:
         return list(self.lines)[-count:] if count > 0 else []
 
     def _add_bytes(self, line: bytes) -> None:
-        for text in sanitize(line[:_MAX_LINE_BYTES].decode(errors="replace")).split("\n"):
-            if text.strip():
+        for text in sanitize_log(line[:_MAX_LINE_BYTES].decode(errors="replace")).split("\n"):
+            if without_colors(text).strip():
                 self._add(text.expandtabs(4))
 
     def _add(self, text: str) -> None:

@@ -6,6 +6,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.markup import escape
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
@@ -29,7 +30,7 @@ class Notice(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Title, text, button."""
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self._title
+            dialog.border_title = escape(self._title)
             with VerticalScroll():
                 yield Static(self._body)
             with Horizontal(classes="buttons"):
@@ -58,7 +59,7 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """Text and two buttons."""
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self._title
+            dialog.border_title = escape(self._title)
             with VerticalScroll():
                 yield Static(self._body)
             with Horizontal(classes="buttons"):
@@ -114,7 +115,7 @@ class PlanDialog(ModalScreen[bool]):
         """Stages, bytes, problems."""
         plan = self._plan
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = f"Run {plan.run.name} on {self._host}"
+            dialog.border_title = escape(one_line(f"Run {plan.run.name} on {self._host}"))
             with VerticalScroll():
                 yield Static(plan_text(plan))
             with Horizontal(classes="buttons"):
@@ -167,7 +168,7 @@ def plan_text(plan: RunPlan) -> RenderableType:
     stages.add_column()
     for stage in plan.stages:
         need = "" if not stage.bytes_needed else f" ({format_bytes(stage.bytes_needed)})"
-        stages.add_row(stage.action, stage.stage, Text(sanitize(f"{stage.reason}{need}")))
+        stages.add_row(Text(stage.action), Text(stage.stage), Text(sanitize(f"{stage.reason}{need}")))
     room = f"needs {format_bytes(plan.bytes_needed)} on disk, {format_bytes(plan.bytes_free)} are free\n"
     parts: list[RenderableType] = [Text(sanitize(plan.directory)), Text(room), stages]
     parts += [Text(sanitize(f"\n✗ {problem}"), style="bold") for problem in plan.problems]
