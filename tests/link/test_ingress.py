@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import SAMPLES
 
 from console.errors import ConnectionFailed, HostError
-from console.link.ingress import _SUSPICIOUS, receive_document, receive_frame, receive_lines
+from console.link.ingress import _SUSPICIOUS, receive_document, receive_frame
 from console.state.sanitize import sanitize
 from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -105,7 +105,6 @@ def test_what_is_no_frame_is_refused_in_harmless_words(line) -> None:
 def test_what_comes_outside_of_the_protocol_is_made_harmless_too() -> None:
     assert receive_document(b'{"message": "\\u001b[2Jgone"}') == {"message": "gone"}
     assert receive_document(b"[1]") == receive_document(b"{") == receive_document(b"\xff") == {}
-    assert receive_lines(b"one\x1b]0;x\x07\n\n\xc2\x9b2Jtwo\xff\r\n") == ["one", "two\ufffd"]
 
 
 def test_an_error_is_told_in_harmless_words_whoever_worded_it() -> None:
