@@ -10,6 +10,7 @@ import asyncssh
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
 from console.link.deploy import BOOT_MARKER, bootstrap_command, release, upload
+from console.link.engine_http import Reader, Writer, open_port
 from console.link.ingress import receive_document
 from console.link.session import connect, explain_end, witness_of
 from console.state.sanitize import one_line
@@ -112,6 +113,10 @@ class Channel:
             hint=None if self._is_ours else "does a command run there at all? try `ssh HOST python3 --version`",
             retryable=self._is_ours,
         )
+
+    async def open_port(self, port: int) -> tuple[Reader, Writer]:
+        """A stream to a loopback port of the host over the same connection; raises ConnectionFailed."""
+        return await open_port(self._connection, port)
 
     async def close(self) -> None:
         """Hang up; the host's link process ends by itself when its standard input does."""

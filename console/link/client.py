@@ -11,6 +11,7 @@ from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed, ConsoleError, HostError
 from console.link.channel import Channel, open_channel
 from console.link.cursors import Cursors, Gap
+from console.link.engine_http import Reader, Writer
 from console.link.inbox import Inbox
 from console.link.ingress import receive_frame
 from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
@@ -97,6 +98,12 @@ class HostLink:
         """Replace what the host streams; remembered over lost links."""
         self._cursors = Cursors(watch)
         await self.call(watch)
+
+    async def open_port(self, port: int) -> tuple[Reader, Writer]:
+        """A stream to a loopback port of the host, beside the link on its connection; raises ConnectionFailed."""
+        if self._open_channel is None:
+            raise ConnectionFailed(f"the link to {self.host.name} is down", hint="try again")
+        return await self._open_channel.open_port(port)
 
     async def events(self) -> AsyncGenerator[LinkState | Event, None]:
         """Link states and events in order; ends after `Closed`. For one consumer at a time."""
