@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.verb == "link":
             run_link(store, options.actor)
         else:
-            _write(msgspec.to_builtins(store.list()))
+            sys.stdout.write(store.secrets.cover(msgspec.json.encode(store.list())).decode() + "\n")
     except (RoostError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

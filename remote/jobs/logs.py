@@ -50,13 +50,13 @@ def _read_from(descriptor: int, size: int, offset: int | None, limit: int, start
     return at, os.pread(descriptor, limit, at)
 
 
-def read_last_line(path: str, redactor: Redactor = NOTHING) -> tuple[int, str]:
+def read_last_line(path: str, redactor: Redactor = NOTHING, *, may_grow: bool = True) -> tuple[int, str]:
     """The size of a log and its last line that is not blank, at most 400 bytes of it; (0, "") when there is none.
 
-    What `redactor` knows is covered, and the beginning of a value is left out while its rest is not there.
+    What `redactor` knows is covered, and the beginning of a value is left out while its rest may come.
     """
     size, window = _read_tail(path, _TAIL_BYTES + redactor.margin)
-    tail = redactor.page(window, max(0, len(window) - _TAIL_BYTES), len(window), may_grow=True)
+    tail = redactor.page(window, max(0, len(window) - _TAIL_BYTES), len(window), may_grow=may_grow)
     lines = tail.replace(b"\r", b"\n").split(b"\n")
     line = next((text for text in reversed(lines) if text.strip()), b"").strip()
     return size, line[:MAX_LAST_LINE_BYTES].decode(errors="replace")

@@ -12,7 +12,7 @@ from remote.artifacts import atomic
 from remote.errors import Conflict, NotFound, UsageError, WorkFailed
 from remote.jobs import locks, records, vault
 from remote.protocol.secrets import Secret, SecretList
-from remote.redaction import LEAST_LENGTH, MOST_LENGTH, Redactor, is_secret_value
+from remote.redaction import LEAST_LENGTH, MOST_LENGTH, SECRET_NAME, Redactor, is_secret_value
 
 _CHANGE_TIMEOUT_S = 30.0
 _REMEMBERED_OPERATIONS = 200
@@ -38,7 +38,7 @@ class SecretStore:
         self._root = root
         self._path = root / _RECORD_NAME
         self._lock = lock_directory / "secrets.change"
-        self._known: tuple[frozenset[tuple[str, int]], Redactor] = (frozenset(), Redactor([]))
+        self._known: tuple[frozenset[tuple[str, int]], Redactor] = (frozenset(), self._redactor(set()))
 
     def set(self, name: str, value: str, *, actor: str, op_id: str) -> SecretList:
         """Keep a value for the jobs that start from now on. Raises UsageError, Conflict, WorkFailed."""
@@ -76,11 +76,15 @@ class SecretStore:
         return self._list(self._read())
 
     def redactor(self) -> Redactor:
-        """What covers the values that are set now."""
+        """What covers the values that are set now, those that they replaced, and those that jobs inherit from the login."""
         seen = vault.fingerprint(self._root)
         if seen != self._known[0]:
-            self._known = (seen, Redactor(vault.read_every_value(self._root)))
+            self._known = (seen, self._redactor(vault.read_every_value(self._root)))
         return self._known[1]
+
+    @staticmethod
+    def _redactor(values: "set[str]") -> Redactor:
+        return Redactor(values | _inherited_values())
 
     def cover(self, line: bytes) -> bytes:
         """A line of the protocol with every value covered."""
@@ -135,3 +139,9 @@ def _as_they_are(record: SecretsRecord, root: Path) -> list[Secret]:
     return [
         msgspec.structs.replace(secret, state="set" if secret.name in there else "gone") for secret in record.secrets
     ]
+
+
+def _inherited_values() -> set[str]:
+    """Tokens that the host's own environment gives to every login; a path is none, whatever its name."""
+    found = {value for name, value in os.environ.items() if SECRET_NAME.match(name)}
+    return {value for value in found if is_secret_value(value) and "/" not in value}

@@ -83,7 +83,7 @@ def _assemble(
     directory: Path, spec: Spec, found: Records, state: JobState, created_at: float, redactor: Redactor
 ) -> Job:
     launch = found.launch
-    log_size, last_line = logs.read_last_line(f"{directory}/out.log", redactor)
+    log_size, last_line = logs.read_last_line(f"{directory}/out.log", redactor, may_grow=found.exit is None)
     progress = logs.read_last_progress(f"{directory}/progress.jsonl")
     return Job(
         job_id=directory.name,

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from remote.errors import NotFound, UsageError
 from remote.jobs import vault
 from remote.jobs.secret_store import names_of_lost_secrets
+from remote.jobs.store import JobStore
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.secrets import SetSecret
+from tests.jobs.workshop import RELEASE, plan_program
 
 TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 TELLER = """
@@ -151,3 +154,17 @@ def test_a_job_without_secrets_costs_no_directory(workshop) -> None:
     workshop.until("plain", is_over)
     assert not vault.directory_in_memory(workshop.root).exists()
     assert not os.path.exists(workshop.root / "secrets")
+
+
+def test_a_token_that_the_login_brings_is_covered_too(workshop, monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", TOKEN)
+    store = JobStore(workshop.root, RELEASE, sys.executable, plan=plan_program)
+    store.start("teller", workshop.spec("import os; print(os.environ['WANDB_API_KEY'])"), actor="ann", op_id="start-1")
+    workshop.until("teller", is_over)
+    assert store.read_log("teller", 0, 100).data == b"*" * len(TOKEN) + b"\n"
+
+
+def test_the_last_line_of_a_job_that_is_over_is_whole(workshop) -> None:
+    keep(workshop)
+    workshop.start("talker", "print('the last epoch', end='')")
+    assert workshop.until("talker", is_over).last_line == "the last epoch"

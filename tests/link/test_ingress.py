@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Failure, JobChanged
 from remote.protocol.jobs import Job, Lost
+from remote.protocol.requests import Reply
 
 HOSTILE = "a\x1b]52;c;b3duZWQ=\x07b\x1b[2J\x9bc\u202ed\x00e\r\nf"
 
@@ -59,6 +61,35 @@ def strings_of(value) -> list[str]:
             return [text for item in value.items() for text in strings_of(list(item))]
         case _:
             return []
+
+
+def spoiled(value, name: str = ""):
+    """The same JSON with hostile words wherever any words would do."""
+    match value:
+        case str() if name not in NOT_FREE and name[-3:] != "_id" and value not in ("embedded", "HF_TOKEN", "sglang"):
+            return f"{value}{HOSTILE}"
+        case list():
+            return [spoiled(item, name) for item in value]
+        case dict():
+            return {key: spoiled(item, key) for key, item in value.items()}
+        case _:
+            return value
+
+
+NOT_FREE = (
+    *("type", "stage", "action", "decision", "severity", "phase", "arm", "level", "outcome", "device", "data"),
+    *("gpu_source", "provenance", "state", "kept_in"),
+)
+"""What the contract knows the words of, or checks itself."""
+
+
+@pytest.mark.parametrize(
+    "reply", [s for s in SAMPLES if type(s) in get_args(Reply)], ids=lambda reply: type(reply).__name__
+)
+def test_no_word_of_any_reply_stays_hostile(reply) -> None:
+    line = msgspec.json.encode(spoiled(msgspec.to_builtins(Answer(call_id=1, reply=reply))))
+    told = strings_of(msgspec.to_builtins(receive_frame(line)))
+    assert all(sanitize(text) == text for text in told)
 
 
 def test_a_job_s_words_are_made_harmless() -> None:

@@ -1,6 +1,7 @@
 """Plans on a real directory: what will be done, what stands in the way, and a fingerprint over all of it."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from remote.artifacts.manifest import Manifest, write_manifest
+from remote.jobs import locks, vault
+from remote.jobs.secret_store import SecretStore
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import Fingerprints
 from remote.pipeline.plan import draw_plan, plan_run
@@ -231,3 +234,19 @@ def test_what_changes_the_pace_is_measured_again_and_nothing_else(plan: Plan, ro
         "evaluation",
         "verdict",
     ]
+
+
+def test_a_token_in_the_run_file_is_a_problem(plan: Plan) -> None:
+    problems = plan(engine__environment='{ HF_TOKEN = "hf_0123456789" }').problems
+    assert any("roost secrets set HF_TOKEN" in problem for problem in problems)
+    assert not any("hf_0123456789" in problem for problem in problems)
+
+
+def test_a_token_that_a_restart_has_lost_is_a_problem_until_it_is_set_or_removed(plan: Plan, root: Path) -> None:
+    secrets = SecretStore(root, locks.lock_directory(root))
+    secrets.set("HF_TOKEN", "hf_0123456789", actor="ann", op_id="set-1")
+    assert plan().problems == []
+    shutil.rmtree(vault.directory_in_memory(root))
+    assert ["was lost when the host restarted" in problem for problem in plan().problems] == [True]
+    secrets.remove("HF_TOKEN", op_id="remove-1")
+    assert plan().problems == []
