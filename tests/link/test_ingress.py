@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -63,33 +64,33 @@ def strings_of(value) -> list[str]:
             return []
 
 
-def spoiled(value, name: str = ""):
-    """The same JSON with hostile words wherever any words would do."""
+def spoiled(value) -> Iterator[object]:
+    """The same JSON, each time with another one of its texts hostile."""
     match value:
-        case str() if name not in NOT_FREE and name[-3:] != "_id" and value not in ("embedded", "HF_TOKEN", "sglang"):
-            return f"{value}{HOSTILE}"
+        case str():
+            yield f"{value}{HOSTILE}"
         case list():
-            return [spoiled(item, name) for item in value]
+            for at, item in enumerate(value):
+                yield from ([*value[:at], worse, *value[at + 1 :]] for worse in spoiled(item))
         case dict():
-            return {key: spoiled(item, key) for key, item in value.items()}
-        case _:
-            return value
+            for name, item in value.items():
+                yield from ({**value, name: worse} for worse in spoiled(item))
 
 
-NOT_FREE = (
-    *("type", "stage", "action", "decision", "severity", "phase", "arm", "level", "outcome", "device", "data"),
-    *("gpu_source", "provenance", "state", "kept_in"),
-)
-"""What the contract knows the words of, or checks itself."""
-
-
-@pytest.mark.parametrize(
-    "reply", [s for s in SAMPLES if type(s) in get_args(Reply)], ids=lambda reply: type(reply).__name__
-)
-def test_no_word_of_any_reply_stays_hostile(reply) -> None:
-    line = msgspec.json.encode(spoiled(msgspec.to_builtins(Answer(call_id=1, reply=reply))))
-    told = strings_of(msgspec.to_builtins(receive_frame(line)))
-    assert all(sanitize(text) == text for text in told)
+def test_no_word_of_any_reply_stays_hostile() -> None:
+    replies = [sample for sample in SAMPLES if type(sample) in get_args(Reply)]
+    checked = 0
+    for reply in replies:
+        for document in spoiled(msgspec.to_builtins(Answer(call_id=1, reply=reply))):
+            line = msgspec.json.encode(document)
+            try:
+                decode_host_frame(line)
+            except ProtocolError:
+                continue  # a word that the contract itself checks
+            told = strings_of(msgspec.to_builtins(receive_frame(line)))
+            assert all(sanitize(text) == text for text in told)
+            checked += 1
+    assert checked > 100
 
 
 def test_a_job_s_words_are_made_harmless() -> None:
