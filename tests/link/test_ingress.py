@@ -90,7 +90,7 @@ def test_no_word_of_any_reply_stays_hostile() -> None:
             told = strings_of(msgspec.to_builtins(receive_frame(line)))
             assert all(sanitize(text) == text for text in told)
             checked += 1
-    assert checked > 100
+    assert checked > 50
 
 
 def test_a_job_s_words_are_made_harmless() -> None:
