@@ -17,6 +17,7 @@ from remote.protocol.specs import Capture, ServerSpec
 
 _POLL_S = 0.2
 _NOTE_S = 5.0
+_LOG_BYTES = 256 << 10
 _SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank*.json", "waiting-rank*.json")
 
 
@@ -25,10 +26,12 @@ def work(spec: ServerSpec, job: JobContext) -> JobResult:
     model_config = read_model_config(spec.model)
     _check_drafter(spec)
     if spec.capture is not None:
-        _clear(Path(spec.capture.spool_directory))
+        spool = Path(spec.capture.spool_directory)
+        job.write_with_room(spool, None, lambda: _clear(spool))
     port = free_port()
     command = engine_command(spec, python=sys.executable, port=port, model_config=model_config)
-    print(" ".join(command.argv), flush=True)  # noqa: T201 - the log begins with the command
+    # What the engine logs on its way up is how it is known to be ready: without room for that it is not launched.
+    job.write_with_room(job.directory / "out.log", _LOG_BYTES, lambda: print(" ".join(command.argv), flush=True))  # noqa: T201
     launch = Launch(spec, job, Engine(command, f"http://{HOST}:{port}", job.directory / "out.log"))
     try:
         ready = launch.wait_until_ready()
