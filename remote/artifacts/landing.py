@@ -1,0 +1,137 @@
+"""A directory on its way to its name: it grows in a `.part` beside the destination and takes the name when it is whole.
+
+`NAME.<identity>.part/` holds `lock`, which the kernel releases when its holder dies, and `tree/`, which is renamed. What is
+copied decides the identity, so that the next copy of the same goes on there and a copy of something else does not.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from remote.artifacts.atomic import publish_directory
+from remote.artifacts.reserve import is_full
+from remote.errors import Conflict, Precondition, RoostError
+
+_IDENTITY_DIGITS = 16
+_TREE, _LOCK = "tree", "lock"
+
+
+class Busy(Conflict):
+    """Another process brings the same to the same place."""
+
+
+class Landing:
+    """The `.part` of a destination, held alone; made by `land`."""
+
+    def __init__(self, destination: Path, part: Path) -> None:
+        self.destination = destination
+        self.part = part
+        self.tree = part / _TREE
+
+    def sweep(self, files: Container[str], directories: Container[str]) -> None:
+        """Remove what an earlier copy did not leave there: other names, links, and files that have a second name."""
+        for where, below, names in os.walk(self.tree):
+            for name in (*below, *names):
+                path = Path(where, name)
+                relative, status = str(path.relative_to(self.tree)), path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    if relative not in files or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                        path.unlink()
+                elif relative not in directories:
+                    shutil.rmtree(path)
+
+    def require_room(self, needed_bytes: int, needed_files: int) -> None:
+        """Raise Precondition, with how much is missing, when the rest does not fit the destination's disk."""
+        disk = os.statvfs(self.part)
+        free = disk.f_bavail * disk.f_frsize
+        if needed_bytes > free:
+            raise self._full(needed_bytes, free, "bytes")
+        if disk.f_files and needed_files > disk.f_favail:
+            raise self._full(needed_files, disk.f_favail, "files")
+
+    @contextmanager
+    def explaining_full_disks(self, total_bytes: int) -> Iterator[None]:
+        """Turn the system's word for a full disk into ours; `total_bytes` is what the whole tree needs."""
+        try:
+            yield
+        except OSError as error:
+            if not is_full(error):
+                raise
+            disk = os.statvfs(self.part)
+            there = sum(path.lstat().st_blocks * 512 for path in self.tree.rglob("*"))
+            raise self._full(max(total_bytes - there, 1), disk.f_bavail * disk.f_frsize, "bytes") from error
+
+    def publish(self) -> None:
+        """Give the tree its name, durably; raises Conflict when the name was taken meanwhile."""
+        try:
+            publish_directory(self.tree, self.destination)
+        except FileExistsError:
+            raise Conflict(
+                f"{self.destination} appeared while copying; nothing was replaced", hint="look at it, then copy again"
+            ) from None
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the part and what is in it."""
+        shutil.rmtree(self.tree, ignore_errors=True)
+        (self.part / _LOCK).unlink(missing_ok=True)
+        self.part.rmdir()
+
+    def _full(self, needed: int, free: int, unit: str) -> RoostError:
+        return Precondition(
+            f"no room for {self.destination}: {needed} {unit} are still to be written, {free} are free, "
+            f"{max(needed - free, 1)} are missing",
+            hint=f"make room and copy again, which goes on where this ended; or remove {self.part}",
+        )
+
+
+def is_taken(path: Path) -> bool:
+    """Whether anything has this name, a dangling link too."""
+    return os.path.lexists(path)
+
+
+@contextmanager
+def land(destination: Path, identity: str) -> Iterator[Landing]:
+    """The part of `destination` for what `identity` (hexadecimal) names, with what an earlier copy left in it.
+
+    It stays when the block raises an OSError or is killed, for the next one to go on. Raises Busy when another process has it.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    part = destination.with_name(f"{destination.name}.{identity[:_IDENTITY_DIGITS]}.part")
+    descriptor = _lock(part, destination)
+    try:
+        landing = Landing(destination, part)
+        if landing.tree.is_symlink():
+            landing.tree.unlink()
+        landing.tree.mkdir(exist_ok=True)
+        yield landing
+    finally:
+        os.close(descriptor)
+
+
+def _lock(part: Path, destination: Path) -> int:
+    while True:
+        part.mkdir(mode=0o700, exist_ok=True)
+        if part.is_symlink():
+            raise Conflict(f"{part} is a link; nothing is written through it", hint="remove it")
+        try:
+            descriptor = os.open(part / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # its holder has just finished and removed the part
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise Busy(
+                f"another copy is bringing the same to {destination} right now", hint="wait for it, then look there"
+            ) from None
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
