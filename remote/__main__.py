@@ -25,7 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.verb == "link":
             run_link(store, options.actor)
         else:
-            sys.stdout.write(store.secrets.cover(msgspec.json.encode(store.list())).decode() + "\n")
+            jobs = msgspec.json.encode(store.list())
+            sys.stdout.write(store.secrets.redactor().redact_json(jobs).decode() + "\n")
     except (RoostError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -27,7 +27,10 @@ Name = Annotated[
 
 @app.command("set")
 def set_value(name: Name, host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
-    """Set a token; its value is read from standard input, unseen on a terminal: `roost secrets set HF_TOKEN < file`."""
+    """Set a token from standard input.
+
+    Unseen on a terminal; or `roost secrets set HF_TOKEN < file`. Jobs that start from then on find it in their environment.
+    """
 
     async def work() -> SecretList:
         _require_name(name)
@@ -40,7 +43,10 @@ def set_value(name: Name, host: Host = operations.EMBEDDED, as_json: Json = Fals
 
 @app.command("list")
 def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
-    """List the names of the tokens, and which of them a restart of the host has lost; never a value."""
+    """List the tokens by name, never a value.
+
+    Those that a restart of the host has lost are marked.
+    """
 
     async def work() -> SecretList:
         async with operations.open_host(host, actor=ACTOR) as session:
@@ -58,7 +64,10 @@ def remove(
     ] = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
-    """Remove a token from a host; jobs that are at work keep what they started with."""
+    """Remove a token from a host; asks first.
+
+    Jobs that are at work keep what they started with, and what they write of it is covered no more.
+    """
 
     async def work() -> SecretList:
         _require_name(name)

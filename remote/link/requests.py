@@ -59,8 +59,10 @@ class Desk:
             case SetSecret() | RemoveSecret() | ListSecrets():
                 return self._answer_about_secrets(request)
             case PlanRun() | ReadVerdict() | ValidateMapping():
+                self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case _:
+                self._store.secrets.redactor()
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(

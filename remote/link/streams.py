@@ -14,6 +14,7 @@ from remote.link.telemetry import TelemetrySource
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
 from remote.protocol.jobs import Job
+from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage, Watch
 
 HEARTBEAT_S = 1.0
@@ -151,11 +152,17 @@ class ProgressTail:
     def __init__(self, store: JobStore, channel: Channel, job_id: str, after_seq: int) -> None:
         self._channel = channel
         self._job_id = job_id
+        self._secrets = store.secrets
         self._reader = ProgressReader(store.directory(job_id) / "progress.jsonl", after_seq)
 
     async def step(self) -> bool:
         """Send the next records, if any."""
-        records = await asyncio.to_thread(self._reader.read, _PROGRESS_PAGE)
+        records = await asyncio.to_thread(self._read)
         for record in records:
             await self._channel.send(ProgressMade(job_id=self._job_id, record=record))
         return bool(records)
+
+    def _read(self) -> list[ProgressRecord]:
+        records = self._reader.read(_PROGRESS_PAGE)
+        self._secrets.redactor()
+        return records

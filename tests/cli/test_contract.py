@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from console.cli.output import EXIT_CODES, EXIT_INTERRUPTED
+from console.cli.output import EXIT_CODES, EXIT_INTERRUPTED, narrate, print_document, print_record, print_text
 from remote.protocol.errors import ErrorCode
 
 
@@ -73,9 +73,26 @@ def test_a_run_file_that_is_missing_is_named(embedded_data) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts"]
+    "verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts", "secrets"]
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     result = roost(verb, "--help")
     assert result.returncode == 0
     assert "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("write", [print_document, print_record])
+def test_a_document_holds_every_value_and_nothing_that_a_terminal_obeys(write, capsys) -> None:
+    hostile = "a\x1b[2J\x9b2J\u202e\u200b\x7f\x00b"
+    write("thing", {hostile: hostile})
+    written = capsys.readouterr().out
+    assert json.loads(written)["thing"] == {hostile: hostile}
+    assert written.isascii()
+    assert not set(written) & {"\x1b", "\x7f", "\x00"}
+
+
+@pytest.mark.parametrize("write", [print_text, narrate])
+def test_a_line_for_a_person_holds_nothing_that_a_terminal_obeys(write, capsys) -> None:
+    write("a\x1b[2J\x9b2J\u202e\u200b\x7f\x00\x1b[31mb")
+    told = capsys.readouterr()
+    assert told.out + told.err == "ab\n"

@@ -15,7 +15,7 @@ import pytest
 from console import operations
 from console.link.client import HostLink
 from remote.jobs import vault
-from remote.protocol.frames import JobChanged, LogData
+from remote.protocol.frames import JobChanged, LogData, ProgressMade
 from remote.protocol.jobs import is_over
 from remote.protocol.requests import GetJob, ListJobs, ReadLog, Watch
 
@@ -81,6 +81,39 @@ async def test_a_token_is_in_the_work_and_in_nothing_that_is_sent_or_kept(lab, w
     assert TOKEN not in caplog.text
     holders = {path.name for path in workshop.root.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()}
     assert holders == {"out.log"}
+
+
+CARELESS = """
+import json, os, sys
+token = os.environ["HF_TOKEN"]
+with open("progress.jsonl", "w") as progress:
+    event = {"type": "note", "level": "info", "text": "the token is " + token}
+    progress.write(json.dumps({"type": "progress_record", "seq": 1, "at": 1.0, "event": event}) + "\\n")
+with open("result.json", "w") as result:
+    json.dump({"type": "job_result", "outputs": [], "summary": {"token": token}}, result)
+with open("failure.json", "w") as failure:
+    json.dump({"type": "error_info", "code": "failed", "message": "GET https://host/?key=" + token + " failed"}, failure)
+sys.exit(1)
+"""
+
+
+async def test_work_that_writes_a_token_into_its_records_is_covered_in_all_of_them(lab, workshop) -> None:
+    cover = "*" * len(TOKEN)
+    async with HostLink(lab, actor="test") as link:
+        await operations.set_secret(link, "HF_TOKEN", TOKEN)
+        await asyncio.to_thread(workshop.start, "careless", CARELESS)
+        await asyncio.to_thread(workshop.until, "careless", lambda job: is_over(job.state))
+        job = (await link.call(GetJob(job_id="careless"))).job
+        assert job.state.reason == f"GET https://host/?key={cover} failed"
+        assert job.result.summary == {"token": cover}
+        assert job.last_progress.event.text == f"the token is {cover}"
+        assert [record.event.text for record in await operations.read_progress(link, "careless")] == [
+            f"the token is {cover}"
+        ]
+        await link.watch(Watch(progress={"careless": 0}))
+        async with asyncio.timeout(30):
+            made = await anext(event async for event in link.events() if isinstance(event, ProgressMade))
+        assert made.record.event.text == f"the token is {cover}"
 
 
 async def test_asyncssh_logs_no_payload_however_much_it_is_told_to_log(lab, caplog) -> None:

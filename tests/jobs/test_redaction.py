@@ -141,3 +141,8 @@ def test_other_names_are_refused(name) -> None:
 )
 def test_what_is_no_token_is_refused(value) -> None:
     assert not is_secret_value(value)
+
+
+def test_values_that_overlap_are_covered_to_the_last_byte() -> None:
+    assert Redactor(["abababab"]).redact(b"<abababababab>") == b"<************>"
+    assert Redactor(["token-one", "one-token"]).redact(b"<token-one-token>") == b"<***************>"

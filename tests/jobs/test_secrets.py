@@ -1,8 +1,10 @@
 """Secrets reach the work's environment and nothing else: real jobs that tell everything they know."""
 
+import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -168,3 +170,13 @@ def test_the_last_line_of_a_job_that_is_over_is_whole(workshop) -> None:
     keep(workshop)
     workshop.start("talker", "print('the last epoch', end='')")
     assert workshop.until("talker", is_over).last_line == "the last epoch"
+
+
+def test_the_list_that_the_host_prints_by_itself_is_covered(workshop) -> None:
+    keep(workshop)
+    workshop.start("teller", TELLER)
+    workshop.until("teller", is_over)
+    command = [sys.executable, "-m", "remote", "jobs", "--root", str(workshop.root)]
+    told = subprocess.run(command, cwd=RELEASE, capture_output=True, text=True, check=True).stdout
+    assert TOKEN not in told
+    assert json.loads(told)[0]["job_id"] == "teller"
