@@ -22,6 +22,7 @@ PAUSE_NAME = "pause.json"
 POLL_S = 1.0
 
 _LONGEST_RETRY_S = 30.0
+_UNCOUNTED = 1 << 62
 _PROBE_BYTES = 256 << 10
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
 _MUTE_WORDS = ("requested and", "unexpected pos", "iostream error", "PytorchStreamWriter failed", "file write failed")
@@ -56,7 +57,7 @@ class Shortage(NamedTuple):
     @property
     def reason(self) -> str:
         """One sentence for people."""
-        free = f"{show_bytes(self.free.bytes)} free"
+        free = "free space unknown" if self.free.bytes == _UNCOUNTED else f"{show_bytes(self.free.bytes)} free"
         inodes = "" if self.free.inodes is None else f"{self.free.inodes:,} inodes free"
         if self.free.inodes is not None and self.free.inodes < self.inodes_needed:
             return f"no inodes left to write {self.path}: {self.inodes_needed} needed, {inodes}, {free}"
@@ -87,13 +88,17 @@ def show_bytes(count: int) -> str:
 def free_at(path: Path) -> Free:
     """What is left where `path` lies or will lie."""
     disk = os.statvfs(_nearest(path))
-    return Free(disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else None)
+    # Some network file systems count nothing: what they have shows when it is written.
+    free_bytes = disk.f_bavail * disk.f_frsize if disk.f_blocks else _UNCOUNTED
+    return Free(free_bytes, disk.f_favail if disk.f_files else None)
 
 
 def find_shortage(path: Path, bytes_needed: int | None, inodes_needed: int = 1) -> Shortage | None:
     """What keeps a write of that size from succeeding; None when nothing does as far as the disk says."""
     free = free_at(path)
-    if free.bytes >= max(1, bytes_needed or 0) and (free.inodes is None or free.inodes >= inodes_needed):
+    has_bytes = free.bytes >= max(1, bytes_needed or 0)
+    has_inodes = free.inodes is None or free.inodes >= inodes_needed or _probe(_nearest(path), 0) is None
+    if has_bytes and has_inodes:
         return None
     return Shortage(path, free, max(1, bytes_needed or 0), inodes_needed)
 
@@ -109,14 +114,15 @@ def full_disk_words(error: BaseException, path: Path) -> str | None:
             return words
         seen = seen.__cause__ or seen.__context__
     is_mute = isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _MUTE_WORDS)
-    return _probe(_nearest(path)) if is_mute else None
+    return _probe(_nearest(path), _PROBE_BYTES) if is_mute else None
 
 
-def _probe(directory: Path) -> str | None:
+def _probe(directory: Path, size: int) -> str | None:
+    """How the system refuses a file of `size` bytes in `directory`; None when it takes it."""
     probe = directory / f".probe-{secrets.token_hex(4)}"
     try:
         with probe.open("xb") as file:
-            file.write(os.urandom(_PROBE_BYTES))
+            file.write(os.urandom(size))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -172,18 +178,21 @@ class Room:
         `action` must be one that can be repeated; `clean` removes what a failed one left half-written. Raises Stopped when a
         stop is asked for while it waits, and whatever `action` raises that is not about room.
         """
-        retry_s = POLL_S
+        retry_s, has_grown = POLL_S, True
         with self._waiter() as pause:
             while True:
                 while (shortage := find_shortage(path, bytes_needed, inodes_needed)) is not None:
                     pause(shortage)
                     self._rest()
+                    has_grown = True
+                if has_grown:
+                    pause(None)
                 try:
                     return _attempt(action, path, clean)
                 except _NoRoom as refusal:
                     refused = Shortage(path, free_at(path), bytes_needed, inodes_needed, str(refusal))
                 pause(refused)
-                self._rest_until_grown(refused, retry_s)
+                has_grown = self._rest_until_grown(refused, retry_s)
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 
     def wait_while(self, find: Callable[[], Shortage | None]) -> None:
@@ -193,25 +202,26 @@ class Room:
                 pause(shortage)
                 self._rest()
 
-    def _rest_until_grown(self, before: Shortage, longest_s: float) -> None:
-        """The disk was refused although it has room by its own count: try again when it has more, or after a while."""
+    def _rest_until_grown(self, before: Shortage, longest_s: float) -> bool:
+        """Wait for the disk to have more, but not for ever: a quota may leave what it counts as it is. Whether it has more."""
         deadline = time.monotonic() + longest_s
         while time.monotonic() < deadline:
             self._rest()
             now = free_at(before.path)
             if now.bytes > before.free.bytes or (now.inodes or 0) > (before.free.inodes or 0):
-                return
+                return True
+        return False
 
     def _rest(self) -> None:
         if self._stop_requested.wait(POLL_S):
             raise Stopped
 
     @contextmanager
-    def _waiter(self) -> Iterator[Callable[[Shortage], None]]:
-        """Whoever may have to wait: what it calls with a shortage is the job's pause until it leaves."""
+    def _waiter(self) -> Iterator[Callable[[Shortage | None], None]]:
+        """Whoever may have to wait: the shortage that it calls with is the job's pause until it calls with None or leaves."""
         me = object()
         try:
-            yield lambda shortage: self._pause(me, shortage)
+            yield lambda shortage: self._go_on(me) if shortage is None else self._pause(me, shortage)
         finally:
             self._go_on(me)
 

@@ -94,7 +94,8 @@ def _names() -> list[str]:
 
 
 def _piece_bytes(disk: os.statvfs_result) -> int:
-    wanted = int(os.environ.get(SIZE_VARIABLE) or RESERVE_BYTES)
+    told = os.environ.get(SIZE_VARIABLE, "")
+    wanted = int(told) if told.isdecimal() else RESERVE_BYTES
     share = disk.f_blocks * disk.f_frsize // _LARGEST_SHARE
     return min(wanted, share) // PIECES // _BLOCK_BYTES * _BLOCK_BYTES
 

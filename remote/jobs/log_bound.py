@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from remote.artifacts import atomic
+from remote.artifacts import reserve
 
 LOG_NAME = "out.log"
 START_NAME = "log_start"
@@ -63,13 +63,16 @@ class LogBound:
         # The start first: whoever reads meanwhile finds bytes that nobody promised, never a promise without bytes.
         start = hole_end + _first_line_end(os.pread(descriptor, _LINE_BYTES, hole_end))
         before = read_start(self._directory)
-        atomic.write_atomic(self._directory / START_NAME, b"%d" % start)
+        self._write_start(start)
         code = punch(descriptor, hole_end)
         if code in _UNSUPPORTED:
             self.is_possible = False
-            atomic.write_atomic(self._directory / START_NAME, b"%d" % before)
+            self._write_start(before)
         elif code:
             raise OSError(code, os.strerror(code), str(self._directory / LOG_NAME))
+
+    def _write_start(self, offset: int) -> None:
+        reserve.write_atomic(self._directory.parents[1], self._directory / START_NAME, b"%d" % offset)
 
 
 def punch(descriptor: int, end: int) -> int:

@@ -57,6 +57,8 @@ def test_a_broken_stream_on_a_disk_with_a_quota_is_a_full_disk(tmp_path: Path, m
 
 def test_a_shortage_is_of_bytes_or_of_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "free_at", lambda _: Free(10 << 20, 2))
+    assert find_shortage(tmp_path, 1, 3) is None, "a count that a real file proves wrong"
+    monkeypatch.setattr(room, "_probe", lambda *_: "No space left on device")
     assert find_shortage(tmp_path, 10 << 20, 2) is None
     too_large, too_many = find_shortage(tmp_path, 11 << 20, 2), find_shortage(tmp_path, 10 << 20, 3)
     assert too_large is not None

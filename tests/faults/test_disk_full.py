@@ -5,15 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from remote.agents.room import Room
 from remote.artifacts import atomic, reserve
 from remote.errors import Precondition
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.store import JobStore
+from remote.pipeline.children import Children
 from remote.protocol.jobs import Finished, Paused, Running
 from remote.protocol.progress import Note
 from remote.protocol.specs import MappingCopySpec, Spec
@@ -190,6 +193,27 @@ def test_a_change_that_finds_no_room_is_refused_and_changes_nothing(
     job = shop.until("job", lambda job: isinstance(job.state, Finished))
     assert isinstance(job.state, Finished)
     assert job.state.exit_code == 3
+
+
+@pytest.mark.usefixtures("no_reserve")
+def test_a_run_that_finds_no_room_to_start_a_job_waits_with_it(
+    small_disk: SmallDisk, shop_at: Callable[[Path], Shop], tmp_path: Path
+) -> None:
+    shop = shop_at(small_disk.path / "root")
+    stop, said = threading.Event(), list[str]()
+    (tmp_path / "run").mkdir()
+    children = Children(shop.store, "run", stop, Room(tmp_path / "run", tmp_path, stop, said.append))
+    small_disk.fill()
+    starting = threading.Thread(target=children.start, args=("copy", shop.spec("raise SystemExit(3)")))
+    starting.start()
+    shop.wait_for((tmp_path / "run/pause.json").exists)
+    assert shop.store.list() == []
+    small_disk.make_room()
+    starting.join()
+    job = shop.until("run-copy", lambda job: isinstance(job.state, Finished))
+    assert isinstance(job.state, Finished)
+    assert job.state.exit_code == 3
+    assert [sentence.split(" ")[0] for sentence in said] == ["paused:", "goes"]
 
 
 def test_a_log_on_a_full_disk_ends_nobody_and_says_what_it_lost(
