@@ -1,5 +1,6 @@
 """The real engine on this machine's CPU: what it captures is what transformers computes, and a drafter changes nothing but speed."""
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -14,8 +15,11 @@ from safetensors.torch import load_file
 from remote.protocol.progress import ServerPhase
 from remote.protocol.run import EngineConfig, SpeculationConfig
 from remote.protocol.specs import Capture, DrafterServing, ServerSpec
+from tests.faults.small_disks import SmallDisk, mounted, small_disk
 
 from .conftest import ServerJob, generate, reference_states
+
+__all__ = ["mounted", "small_disk"]
 
 pytestmark = pytest.mark.engine
 
@@ -142,6 +146,32 @@ def test_other_drafters_change_no_text(
         texts.append([generate(url, question, 24)["output_ids"] for question in questions])
         server.stop()
     assert texts[0] == texts[1]
+
+
+@pytest.mark.slow
+def test_a_full_spool_makes_the_capture_wait_and_loses_nothing(
+    serve: Serve, tiny_models: Path, small_disk: SmallDisk
+) -> None:
+    spool = small_disk.path / "spool"
+    capture = Capture(layer_ids=[1, 2, 3], spool_directory=str(spool))
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=engine("intel_amx"), capture=capture))
+    url = server.wait_until_ready().url
+    small_disk.fill()
+    asked = prompts(4, LENGTHS + LENGTHS)
+    rids = [f"roost-full-{index}" for index in range(len(asked))]
+    with ThreadPoolExecutor(8) as senders:
+        answers = list(senders.map(lambda pair: generate(url, pair[0], 1, pair[1]), zip(asked, rids, strict=True)))
+    assert len(answers) == len(asked), "the engine answers, although nothing that it captured can be written"
+    waits = json.loads((spool / "waiting-rank0.json").read_bytes())
+    assert "No space left on device" in waits["refusal"]
+    assert not [path for path in spool.iterdir() if path.suffix in (".part", ".safetensors")]
+    small_disk.make_room()
+    files = [spool / f"{rid}.safetensors" for rid in rids]
+    deadline = time.monotonic() + 60
+    while not all(file.exists() for file in files) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [load_file(file)["input_ids"].tolist() for file in files] == asked
+    assert not list(spool.glob("error-rank*.json"))
 
 
 def test_a_launch_that_dies_says_what_the_engine_said(serve: Serve, tiny_models: Path) -> None:
