@@ -166,6 +166,8 @@ def test_without_a_reserve_the_job_waits_with_its_result_and_tells_everything_la
     shop.go.touch()
     shop.wait_for(shop.gone.exists)
     assert "note 2" not in shop.notes()
+    beat = (shop.store.directory("job") / "heartbeat").stat().st_mtime
+    shop.wait_for(lambda: (shop.store.directory("job") / "heartbeat").stat().st_mtime > beat)
     shop.wait_for(lambda: not list(shop.store.directory("job").glob("*.part")))
     assert isinstance(shop.store.get("job").state, Running)
     small_disk.make_room()
