@@ -65,11 +65,12 @@ _R = TypeVar("_R")
 @asynccontextmanager
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
-    async with HostLink(await _resolve(name), actor=actor, locate=lambda: _resolve(name)) as session:
+    async with HostLink(await find_host(name), actor=actor, locate=lambda: find_host(name)) as session:
         yield session
 
 
-async def _resolve(name: str) -> HostConfig:
+async def find_host(name: str) -> HostConfig:
+    """Where the host `name` is; the embedded one is started when it does not run. Raises UsageError for no host."""
     if name == EMBEDDED:
         return await lifecycle.ensure_running(EmbeddedHome.default())
     hosts = load_hosts()
@@ -265,7 +266,7 @@ def list_hosts() -> dict[str, HostConfig]:
 
 async def trust_host(name: str, fingerprint: str) -> None:
     """Accept the key of a host whose SHA-256 fingerprint a person has compared."""
-    host = await _resolve(name)
+    host = await find_host(name)
     await host_keys.trust(host, (await resolve(host)).endpoint, fingerprint)
 
 

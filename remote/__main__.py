@@ -1,4 +1,4 @@
-"""What runs on the host by hand or over SSH: `python -m remote link | jobs | version`."""
+"""What runs on the host by hand or over SSH: `python -m remote link | send | receive | jobs | version`."""
 
 import argparse
 import json
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from remote.bulk.ends import VERBS, run_end
 from remote.errors import RoostError
 from remote.jobs.store import JobStore
+from remote.link.releases import use_release
 from remote.link.server import run_link
 from remote.protocol.version import PROTOCOL_VERSION
 
@@ -22,6 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         store = JobStore(options.root, Path(__file__).resolve().parents[1], sys.executable)
+        if options.verb in VERBS:
+            with use_release(store):
+                return run_end(options.verb, options.root, options.path, announce=True)
         if options.verb == "link":
             run_link(store, options.actor)
         else:
@@ -42,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("jobs", parents=[rooted], help="all jobs, newest first, as JSON")
     link = verbs.add_parser("link", parents=[rooted], help="serve one console on standard input and output")
     link.add_argument("--actor", default="unknown", help="who asks, until the console says so itself")
+    for verb, what in (("send", "an artifact to the console"), ("receive", "an artifact from the console")):
+        end = verbs.add_parser(verb, parents=[rooted], help=f"{verb} {what}, on standard input and output")
+        end.add_argument("path", help="the artifact's directory, absolute or below the root")
     return parser
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli import embedded, hosts, jobs, run, secrets, server, telemetry, vocabulary
+from console.cli import bulk, embedded, hosts, jobs, run, secrets, server, telemetry, vocabulary
 from console.cli.options import Host
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
 app.command("jobs")(jobs.list_all)
 app.command("logs")(jobs.logs)
+app.command("pull")(bulk.pull)
+app.command("push")(bulk.push)
 app.command("telemetry")(telemetry.telemetry)
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(hosts.app, name="hosts")

@@ -1,12 +1,12 @@
 """What runs first on a host: stdlib only, sent on the command line, read by any Python 3.8 or newer.
 
 It unpacks the release that the console wants if the host lacks it, finds an interpreter that has what the host side needs, and
-becomes `python -m remote link` on the same standard input and output. Never imported by the console: its source is sent.
+becomes `python -m remote VERB` on the same standard input and output. Never imported by the console: its source is sent.
 """
 
 
 def main(parameters):
-    """Carry out the bootstrap; `parameters` has `root`, `sha256`, `python`, `modules` and `marker`."""
+    """Carry out the bootstrap; `parameters` has `root`, `sha256`, `python`, `modules`, `marker`, `verb` and `rest`."""
     import hashlib
     import io
     import json
@@ -100,7 +100,9 @@ def main(parameters):
         python = find_python()
         environment = dict(os.environ, PYTHONPATH=release, PYTHONUNBUFFERED="1")
         os.chdir(root)
-        os.execve(python, [python, "-m", "remote", "link", "--root", root], environment)
+        os.execve(
+            python, [python, "-m", "remote", parameters["verb"], "--root", root, *parameters["rest"]], environment
+        )
     except OSError as error:
         say("error", message=str(error))
         sys.exit(1)

@@ -1,8 +1,9 @@
 """One SSH connection with the host's link process at its other end: bytes in, lines out, every end explained."""
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import asyncssh
@@ -32,6 +33,7 @@ class Channel:
         self._connection = connection
         self._process = process
         self._buffer = b""
+        self._lines: deque[bytes] = deque()
         self._dropped = ""
         self._said: deque[str] = deque(maxlen=_SAID_LINES)
         self._is_ours = False
@@ -49,8 +51,9 @@ class Channel:
         """Lines until the link ends; raises ConnectionError for a broken link or a line that is too long."""
         while True:
             *whole, self._buffer = self._buffer.split(b"\n")
-            for line in whole:
-                yield line
+            self._lines.extend(whole)
+            while self._lines:
+                yield self._lines.popleft()
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise ConnectionError(f"the host sent a line of more than {MAX_LINE_BYTES} bytes")
             try:
@@ -60,6 +63,24 @@ class Channel:
             if not block:
                 return
             self._buffer += block
+
+    async def blocks(self) -> AsyncGenerator[bytes, None]:
+        """The bytes after the last line that was read, as they come, until the end; raises ConnectionError."""
+        if rest := b"\n".join([*self._lines, self._buffer]):
+            yield rest
+        while True:
+            try:
+                block = await self._process.stdout.read(_READ_BYTES)
+            except (OSError, asyncssh.Error) as error:
+                raise ConnectionError(self._dropped or explain_end(error)) from error
+            if not block:
+                return
+            yield block
+
+    def send_end(self) -> None:
+        """Say that nothing more will be sent."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
 
     async def boot(self) -> None:
         """See the bootstrap through to the link's ready marker; raises ConnectionFailed with what the host said."""
@@ -147,13 +168,13 @@ class Channel:
             return
 
 
-async def open_channel(host: HostConfig) -> Channel:
-    """Connect, bring the release, start the link; raises ConsoleError."""
+async def open_channel(host: HostConfig, verb: str = "link", path: str | None = None) -> Channel:
+    """Connect, bring the release, start `verb` of the host side (`link`, `send`, `receive`); raises ConsoleError."""
     connection = await connect(host)
     try:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             process = await connection.create_process(
-                bootstrap_command(host, release()), encoding=None, window=_WINDOW_BYTES, max_pktsize=1 << 15
+                bootstrap_command(host, release(), verb, path), encoding=None, window=_WINDOW_BYTES, max_pktsize=1 << 15
             )
             channel = Channel(connection, process)
             await channel.boot()

@@ -56,14 +56,16 @@ def upload(packed: Release) -> bytes:
     return b"%016d" % len(packed.payload) + packed.payload
 
 
-def bootstrap_command(host: HostConfig, packed: Release) -> str:
-    """A command line without anything that a shell could take for its own (bash, dash, fish alike)."""
+def bootstrap_command(host: HostConfig, packed: Release, verb: str = "link", path: str | None = None) -> str:
+    """What becomes `python -m remote VERB [PATH]` on the host: a command line without anything that a shell could take for its own (bash, dash, fish alike)."""
     parameters = {
         "root": host.root,
         "sha256": packed.sha256,
         "python": host.python,
         "modules": HOST_MODULES,
         "marker": BOOT_MARKER.decode(),
+        "verb": verb,
+        "rest": [] if path is None else ["--", path],
     }
     source = Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")
     program = f"{source}\nmain({json.loads(json.dumps(parameters))!r})\n"

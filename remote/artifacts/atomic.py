@@ -69,8 +69,11 @@ def write_once(path: Path, data: bytes) -> bool:
 def rename_without_replacing(source: Path, destination: Path) -> None:
     """Rename, but never over anything, not even an empty directory (renameat2); raises FileExistsError.
 
-    A file system without RENAME_NOREPLACE gets a plain rename after a check for existence.
+    A file system or C library without RENAME_NOREPLACE gets a plain rename after a check for existence.
     """
+    if not hasattr(_libc, "renameat2"):
+        _rename_after_a_look(source, destination)
+        return
     result = _libc.renameat2(
         _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(destination), ctypes.c_uint(_RENAME_NOREPLACE)
     )
@@ -79,6 +82,10 @@ def rename_without_replacing(source: Path, destination: Path) -> None:
     code = ctypes.get_errno()
     if code not in (errno.EINVAL, errno.ENOSYS):
         raise OSError(code, os.strerror(code), str(source), None, str(destination))
+    _rename_after_a_look(source, destination)
+
+
+def _rename_after_a_look(source: Path, destination: Path) -> None:
     if destination.exists() or destination.is_symlink():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(destination))
     source.rename(destination)

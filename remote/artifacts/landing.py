@@ -13,6 +13,8 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.reserve import is_full
 from remote.errors import Conflict, Precondition, RoostError
@@ -22,7 +24,11 @@ _TREE, _LOCK = "tree", "lock"
 
 
 class Busy(Conflict):
-    """Another process brings the same to the same place."""
+    """Another process brings the same to the same place; it may be the end of a connection that broke."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.info = msgspec.structs.replace(self.info, retryable=True)
 
 
 class Landing:

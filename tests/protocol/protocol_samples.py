@@ -1,6 +1,6 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
-from remote.protocol import errors, frames, jobs, progress, reports, requests, run, secrets, specs, telemetry
+from remote.protocol import bulk, errors, frames, jobs, progress, reports, requests, run, secrets, specs, telemetry
 from remote.protocol.base import Message
 
 JOB_ID = "training-260718-101500-ab12"
@@ -392,5 +392,7 @@ SAMPLES: list[Message] = [
     *REPLIES,
     ERROR,
     *FRAMES,
+    bulk.BulkAdvanced(bytes_done=1 << 20, bytes_total=1 << 30),
+    bulk.BulkDone(path="/data/mapping", manifest_sha256="ab" * 32, files=5, bytes_total=1 << 30, bytes_moved=1 << 29),
 ]
 """Each message type once."""

@@ -1,0 +1,1 @@
+"""Artifacts over a connection of their own: one end sends, the other receives; the same code on both machines."""
