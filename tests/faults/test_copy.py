@@ -2,12 +2,10 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from remote.artifacts.manifest import verify
 from remote.artifacts.safe_copy import copy_tree
 from remote.errors import Precondition
 from tests.artifacts.trees import content, make_artifact
+from tests.faults.small_disks import SmallDisk
 from tests.jobs.workshop import RELEASE
 
 COPY = """
@@ -85,46 +84,34 @@ def test_eight_copies_at_once_end_in_one(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["copy", "source"]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB and 40 inodes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=40", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no tmpfs can be mounted here")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_too_large_a_source_is_refused_with_what_is_missing(tmp_path: Path, small_disk: Path) -> None:
+def test_too_large_a_source_is_refused_with_what_is_missing(tmp_path: Path, small_disk: SmallDisk) -> None:
     source = make_artifact(tmp_path / "source", {"a": bytes(5_000_000), "b": os.urandom(6_000_000)})
     with pytest.raises(Precondition, match=r"no room for .*copy: \d+ bytes are still to be written, \d+ are free, \d+"):
-        copy_tree(source, small_disk / "copy", on_progress=nothing)
-    assert not (small_disk / "copy").exists()
+        copy_tree(source, small_disk.path / "copy", on_progress=nothing)
+    assert not (small_disk.path / "copy").exists()
 
 
-def test_too_many_files_are_refused(tmp_path: Path, small_disk: Path) -> None:
+def test_too_many_files_are_refused(tmp_path: Path, few_inodes: SmallDisk) -> None:
     source = make_artifact(tmp_path / "source", {f"f{n}": b"x" for n in range(60)})
     with pytest.raises(Precondition, match="files are still to be written"):
-        copy_tree(source, small_disk / "copy", on_progress=nothing)
-    assert not (small_disk / "copy").exists()
+        copy_tree(source, few_inodes.path / "copy", on_progress=nothing)
+    assert not (few_inodes.path / "copy").exists()
 
 
-def test_a_disk_that_fills_under_a_copy_shows_nothing_and_goes_on_with_room(tmp_path: Path, small_disk: Path) -> None:
+def test_a_disk_that_fills_under_a_copy_shows_nothing_and_goes_on_with_room(
+    tmp_path: Path, small_disk: SmallDisk
+) -> None:
     source = make_artifact(tmp_path / "source", {f"shard-{n}": os.urandom(1_000_000) for n in range(6)})
-    ballast = small_disk / "ballast"
+    destination = small_disk.path / "copies/copy"
 
     def fill(done: int, total: int) -> None:
-        if not ballast.exists() and done > 1_500_000:
-            free = os.statvfs(small_disk)
-            ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 500_000))
+        if 1_500_000 < done < 3_000_000:
+            small_disk.fill(leave=500_000)
 
     with pytest.raises(Precondition, match="are missing"):
-        copy_tree(source, small_disk / "copy", on_progress=fill)
-    assert sorted(path.name.split(".")[0] for path in small_disk.iterdir()) == ["ballast", "copy"]
-    assert not (small_disk / "copy").exists()
-    ballast.unlink()
-    copy_tree(source, small_disk / "copy", on_progress=nothing)
-    assert content(small_disk / "copy") == content(source)
-    assert os.listdir(small_disk) == ["copy"]
+        copy_tree(source, destination, on_progress=fill)
+    assert [path.suffix for path in destination.parent.iterdir()] == [".part"]
+    small_disk.make_room()
+    copy_tree(source, destination, on_progress=nothing)
+    assert content(destination) == content(source)
+    assert os.listdir(destination.parent) == ["copy"]
