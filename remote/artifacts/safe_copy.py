@@ -44,8 +44,9 @@ def copy_tree(source: Path, destination: Path, *, on_progress: OnProgress) -> di
 def copy_files(source: Path, tree: Tree, landing: Landing, on_progress: OnProgress) -> dict[str, str]:
     """Copy what `tree` lists into the landing, which is not published; the SHA-256 of every file."""
     landing.sweep({file.name for file in tree.files}, set(tree.directories))
-    there = sum(status.st_size for file in tree.files if (status := _status(landing.tree / file.name)) is not None)
-    landing.require_room(0 if any(file.is_sparse for file in tree.files) else tree.size - there, len(tree.files))
+    there = [status.st_size for file in tree.files if (status := _status(landing.tree / file.name)) is not None]
+    is_sparse = any(file.is_sparse for file in tree.files)
+    landing.require_room(0 if is_sparse else tree.size - sum(there), len(tree.files) - len(there))
     with landing.explaining_full_disks(tree.size):
         for name in tree.directories:
             (landing.tree / name).mkdir(exist_ok=True)
