@@ -56,9 +56,9 @@ class Landing:
         disk = os.statvfs(self.part)
         free = disk.f_bavail * disk.f_frsize
         if needed_bytes > free:
-            raise self._full(needed_bytes, free, "bytes")
+            raise self._full(needed_bytes, free, "bytes") from _no_space()
         if disk.f_files and needed_files > disk.f_favail:
-            raise self._full(needed_files, disk.f_favail, "files")
+            raise self._full(needed_files, disk.f_favail, "files") from _no_space()
 
     @contextmanager
     def explaining_full_disks(self, total_bytes: int) -> Iterator[None]:
@@ -94,6 +94,11 @@ class Landing:
             f"{max(needed - free, 1)} are missing",
             hint=f"make room and copy again, which goes on where this ended; or remove {self.part}",
         )
+
+
+def _no_space() -> OSError:
+    """What the system would have said: by its cause a job that can wait for room knows a full disk from other preconditions."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def is_taken(path: Path) -> bool:

@@ -166,7 +166,7 @@ POINTS = {
     "a shard": Point("extract", hidden_states, "write_safetensors"),
     "the store's journal": Point("extract", hidden_states, "_append_durably"),
     "the store's manifest": Point("extract", hidden_states, "write_manifest"),
-    "a copied file": Point("copy", mapping_copy, "_copy_files"),
+    "a copied file": Point("copy", mapping_copy, "copy_files"),
     "the manifest of a copy": Point("copy", mapping_copy, "seal_mapping"),
     "a mapping's arrays": Point("build", vocabulary, "write_mapping"),
     "a mapping's tensors": Point("build", vocabulary, "_save_tensor"),
@@ -275,6 +275,16 @@ def test_a_disk_that_is_too_full_is_not_even_begun_on(
     assert b"paused: no room to write" in (job.directory / "progress.jsonl").read_bytes()
 
 
+def test_a_copy_that_refuses_a_disk_by_itself_waits_for_it_too(
+    works: dict[str, Work], small_disk: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = undisturbed(works["copy"], tmp_path)
+    monkeypatch.setattr(vocabulary, "_copy_bytes", lambda _: None)
+    small_disk.fill(leave=16 << 10)
+    go_through_a_pause(works["copy"], open_job(tmp_path, "job"), small_disk)
+    assert content(small_disk.path / "made") == expected
+
+
 def test_without_inodes_the_reason_says_so(works: dict[str, Work], few_inodes: SmallDisk, tmp_path: Path) -> None:
     expected = undisturbed(works["copy"], tmp_path)
     few_inodes.use_up_inodes()
@@ -289,15 +299,15 @@ def test_inodes_that_run_out_in_the_middle(
     works: dict[str, Work], few_inodes: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = undisturbed(works["copy"], tmp_path)
-    real = mapping_copy._copy_files
+    real = mapping_copy.copy_files
     calls = iter(range(9))
 
-    def use_up_first(*arguments: object) -> None:
+    def use_up_first(*arguments: object) -> object:
         if next(calls) == 0:
             few_inodes.use_up_inodes()
-        real(*arguments)  # type: ignore[arg-type]
+        return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mapping_copy, "_copy_files", use_up_first)
+    monkeypatch.setattr(mapping_copy, "copy_files", use_up_first)
     pause = go_through_a_pause(works["copy"], open_job(tmp_path, "job"), few_inodes)
     assert "inodes" in str(pause["reason"])
     assert content(few_inodes.path / "made") == expected
