@@ -17,9 +17,12 @@ from console.embedded import lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
 from console.errors import ConsoleError, HostError, UsageError
-from console.link import host_keys
+from console.link import check, host_keys
+from console.link import prepare as prepare_environment
 from console.link.client import HostLink
+from console.link.prepare import EnvironmentPlan
 from console.link.session import resolve
+from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
@@ -268,6 +271,22 @@ async def trust_host(name: str, fingerprint: str) -> None:
     """Accept the key of a host whose SHA-256 fingerprint a person has compared."""
     host = await find_host(name)
     await host_keys.trust(host, (await resolve(host)).endpoint, fingerprint)
+
+
+async def check_host(name: str) -> HostCheck:
+    """Look at a host before anything of Roost is on it: login, interpreters, root, machine, and what that means."""
+    return await check.check_host(await _resolve(name))
+
+
+async def plan_environment(name: str) -> EnvironmentPlan | None:
+    """What `prepare_host` would do on a host; None when a Python there has all that Roost needs. Nothing is changed."""
+    found = await check_host(name)
+    return prepare_environment.plan_environment(found) if found.python is None else None
+
+
+async def prepare_host(plan: EnvironmentPlan, report: Callable[[str], None]) -> bool:
+    """Make the planned environment, telling the host's output; False when it was there already."""
+    return await prepare_environment.build_environment(await _resolve(plan.host), plan, report)
 
 
 def prepare_embedded(report: Callable[[str], None]) -> None:

@@ -1,13 +1,19 @@
 """`roost hosts`."""
 
+import sys
 from typing import Annotated
 
+import msgspec
 import typer
 
 from console import operations
+from console.cli.host_text import host_check_lines
 from console.cli.options import Json
-from console.cli.output import execute, print_document, print_text
+from console.cli.output import EXIT_CODES, execute, narrate, print_document, print_text
 from console.config.hosts import HostConfig
+from console.errors import ConfirmationNeeded
+from console.operations import EnvironmentPlan
+from remote.protocol.errors import ErrorCode
 
 app = typer.Typer(help="The hosts of roost.toml.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,6 +32,56 @@ def list_all(as_json: Json = False) -> None:  # noqa: FBT002
     print_text(f"{operations.EMBEDDED:<16} this machine, over loopback SSH")
     for host in hosts.values():
         print_text(f"{host.name:<16} {host.user or ''}{'@' if host.user else ''}{host.address}")
+
+
+@app.command("check")
+def check_host(
+    name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it, or 'embedded'.")],
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Look at a host without changing it: login, every Python and what it lacks, the disk, the machine."""
+    found = execute(operations.check_host(name), as_json=as_json)
+    if as_json:
+        print_document("check", {**msgspec.to_builtins(found), "usable": found.usable})
+    else:
+        print_text("\n".join(host_check_lines(found)))
+    raise typer.Exit(0 if found.usable else EXIT_CODES[ErrorCode.PRECONDITION])
+
+
+@app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it.")],
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="HOST", help="Repeat the host's name to do it unasked.")
+    ] = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Make a Python environment of Roost's own on a host, below its root; shows the commands first."""
+
+    async def work() -> EnvironmentPlan | None:
+        plan = await operations.plan_environment(name)
+        if plan is None:
+            return None
+        for command in plan.commands():
+            narrate(f"  {command}")
+        if confirm != name and not _confirmed(name):
+            raise ConfirmationNeeded(
+                f"preparing {name} needs a confirmation", next_command=f"roost hosts prepare {name} --confirm {name}"
+            )
+        await operations.prepare_host(plan, narrate)
+        return plan
+
+    plan = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("environment", plan)
+    elif plan is None:
+        print_text(f"{name} has a Python with all that Roost needs; nothing was changed")
+    else:
+        print_text(f"{plan.environment} is ready")
+
+
+def _confirmed(name: str) -> bool:
+    return sys.stdin.isatty() and typer.confirm(f"Do this on {name}?", default=False, err=True)
 
 
 @app.command()

@@ -68,14 +68,15 @@ def main(parameters):
 
     def find_python():
         wanted = parameters["python"]
-        names = (
-            [wanted] if wanted else [sys.executable, "python3.11", "python3.12", "python3.13", "python3.10", "python3"]
-        )
+        own = os.path.join(root, "env/bin/python")
+        usual = [own, sys.executable, "python3.11", "python3.12", "python3.13", "python3.10", "python3"]
+        names = [wanted] if wanted else usual
         looked = {}
         for name in names:
             python = shutil.which(os.path.expanduser(name))
             if python is None:
-                looked[name] = ["not found"]
+                if name != own:
+                    looked[name] = ["not found"]
                 continue
             missing = lacking(python)
             if not missing:

@@ -105,7 +105,7 @@ class Channel:
                 )
                 raise ConnectionFailed(
                     f"no Python on the host can run Roost: {looked}",
-                    hint="install the packages there, or name another interpreter as `python` of the host in roost.toml",
+                    hint="`roost hosts check` shows every Python there; `roost hosts prepare` makes an environment for Roost",
                     retryable=False,
                 )
             case "error":

@@ -67,10 +67,19 @@ def bootstrap_command(host: HostConfig, packed: Release, verb: str = "link", pat
         "verb": verb,
         "rest": [] if path is None else ["--", path],
     }
-    source = Path(__file__).with_name("bootstrap.py").read_text(encoding="utf-8")
-    program = f"{source}\nmain({json.loads(json.dumps(parameters))!r})\n"
+    return program_command(Path(__file__).with_name("bootstrap.py"), parameters, starting_python(host))
+
+
+def starting_python(host: HostConfig) -> str:
+    """The interpreter that programs which need nothing are started with."""
+    return host.python if host.python and _is_plain(host.python) else "python3"
+
+
+def program_command(source: Path, parameters: dict[str, object], python: str) -> str:
+    """The command line that runs `main(parameters)` of a source file on the host, for any shell."""
+    text = source.read_text(encoding="utf-8")
+    program = f"{text}\nmain({json.loads(json.dumps(parameters))!r})\n"
     encoded = base64.b64encode(gzip.compress(program.encode(), mtime=0)).decode()
-    python = host.python if host.python and _is_plain(host.python) else "python3"
     return f"exec {python} -I -u -c 'import base64,gzip;exec(gzip.decompress(base64.b64decode(\"{encoded}\")))'"
 
 

@@ -144,6 +144,13 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
         raise explain(error, host, target) from error
 
 
+async def login_of(host: HostConfig) -> str:
+    """Who logs in where, in words."""
+    target = await resolve(host)
+    through = "" if target.jump is None else f" through {target.jump}"
+    return f"{target.user}@{target.endpoint.address}:{target.endpoint.port}{through}"
+
+
 def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFailed:  # noqa: PLR0911 - one case a failure
     """The failure of a connection in words, with what to do next and whether trying again can help."""
     where = f"{host.name} ({target.user}@{target.endpoint.address}:{target.endpoint.port})"
