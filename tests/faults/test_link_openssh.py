@@ -101,7 +101,7 @@ def occupy_the_login(openssh: OpenSSH) -> socket.socket:
     """The one connection that the server allows before its login; the probe of the server's start may still hold it."""
     while True:
         idler = socket.create_connection(("127.0.0.1", openssh.port))
-        if idler.recv(16):
+        if idler.recv(16).startswith(b"SSH-"):
             return idler
         idler.close()
 
