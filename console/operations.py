@@ -50,7 +50,17 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import MappingCopySpec, RunSpec
+from remote.protocol.specs import MappingCopySpec, PurgeSpec, RunSpec
+from remote.protocol.storage import (
+    MoveToTrash,
+    PlanReclaim,
+    ReadStorage,
+    ReclaimPlan,
+    RestoreFromTrash,
+    StorageReport,
+    TrashEntry,
+    TrashList,
+)
 from remote.protocol.telemetry import TelemetrySample
 
 EMBEDDED = "embedded"
@@ -58,6 +68,9 @@ EMBEDDED = "embedded"
 
 PLAN_TIMEOUT_S = 120.0
 """Planning hashes the inputs of a run, which takes longer than other requests."""
+
+STORAGE_TIMEOUT_S = 600.0
+"""A look at every file of a large store on a slow disk takes minutes."""
 
 Session = HostLink
 """An open host, as `open_host` yields it; opaque to the front doors."""
@@ -260,6 +273,35 @@ async def list_secrets(session: Session) -> SecretList:
 async def remove_secret(session: Session, name: str, *, op_id: OpId | None = None) -> SecretList:
     """Forget a token of the host; jobs that are at work keep what they started with."""
     return await _ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
+
+
+async def read_storage(session: Session) -> StorageReport:
+    """What lies on the host's disks, the largest first, and its trash."""
+    return await _ask(session, ReadStorage(), StorageReport, timeout_s=STORAGE_TIMEOUT_S)
+
+
+async def plan_reclaim(session: Session, paths: list[str]) -> ReclaimPlan:
+    """What would go into the trash, what would stay, and what forbids it; nothing is changed."""
+    return await _ask(session, PlanReclaim(paths=paths), ReclaimPlan, timeout_s=STORAGE_TIMEOUT_S)
+
+
+async def reclaim(session: Session, paths: list[str], token: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
+    """Move what a plan named into the trash, if nothing changed since; the trash as it is then."""
+    request = MoveToTrash(paths=paths, token=token, op_id=op_id or new_op_id())
+    return (await _ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
+
+
+async def restore_from_trash(session: Session, name: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
+    """Put an entry of the trash back where it was; the trash as it is then."""
+    request = RestoreFromTrash(name=name, op_id=op_id or new_op_id())
+    return (await _ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
+
+
+async def start_purge(session: Session, entries: list[TrashEntry], *, op_id: OpId | None = None) -> Job:
+    """Start the job that deletes entries of the trash for good."""
+    spec = PurgeSpec(entries=[entry.path for entry in entries])
+    request = StartJob(job_id=new_job_id("purge"), spec=spec, op_id=op_id or new_op_id())
+    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 def list_hosts() -> dict[str, HostConfig]:

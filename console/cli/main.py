@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli import bulk, embedded, hosts, jobs, run, secrets, server, telemetry, vocabulary
+from console.cli import bulk, embedded, hosts, jobs, run, secrets, server, storage, telemetry, vocabulary
 from console.cli.options import Host
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(server.app, name="server")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(storage.app, name="storage")
 app.add_typer(embedded.app, name="embedded")
 
 

@@ -28,6 +28,7 @@ from remote.protocol.progress import (
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
+    FilesRemoved,
     MappingBuilt,
     Note,
     ProgressRecord,
@@ -138,6 +139,8 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one
         case MappingBuilt() as built:
             sizes = f"{built.draft_vocab_size:,} of {built.target_vocab_size:,} tokens"
             return f"mapping of {sizes}, coverage {format_percent(built.coverage)}"
+        case FilesRemoved(files_done=done, files_total=total, bytes_freed=freed):
+            return f"{done}/{total} files removed, {format_bytes(freed)} freed"
         case FilesCopied(bytes_done=done, bytes_total=total):
             return f"copied {format_bytes(done)} of {format_bytes(total)}"
         case CheckpointSaved(step=step, bytes=size):

@@ -25,6 +25,7 @@ from remote.protocol.progress import (
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
+    FilesRemoved,
     MappingBuilt,
     Note,
     Progress,
@@ -134,6 +135,8 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911 - one case an event
             return Pace("", f"{stage}: {stage_mark(state).word}")
         case MappingBuilt(draft_vocab_size=size, coverage=coverage):
             return Pace("", f"{size:,} tokens" + ("" if coverage is None else f", coverage {coverage:.0%}"))
+        case FilesRemoved(files_done=done, files_total=total, bytes_freed=freed):
+            return Pace("", f"{done:,} of {total:,} files, {freed:,} bytes freed")
         case FilesCopied(bytes_done=done, bytes_total=total):
             return Pace("", f"{done:,} of {total:,} bytes")
         case ShardWritten(shard=shard):

@@ -11,12 +11,13 @@ from remote.protocol.progress import (
     ArmAdvanced,
     ExtractionAdvanced,
     FilesCopied,
+    FilesRemoved,
     Progress,
     ProgressRecord,
     ServerPhase,
 )
 
-_REPLACEABLE = (ArmAdvanced, ExtractionAdvanced, FilesCopied, ServerPhase)
+_REPLACEABLE = (ArmAdvanced, ExtractionAdvanced, FilesCopied, FilesRemoved, ServerPhase)
 """Events of which only the latest matters to whoever missed the others."""
 
 _SPARED_PIECES = reserve.PIECES // 2

@@ -8,6 +8,7 @@ from remote.protocol.specs import (
     EvaluationSpec,
     ExtractionSpec,
     MappingCopySpec,
+    PurgeSpec,
     RunSpec,
     ServerSpec,
     Spec,
@@ -35,6 +36,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     MappingCopySpec: ("mapping_copy", "remote.agents.vocabulary.worker", 30.0),
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
+    PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
     RunSpec: ("run", "remote.pipeline.runner", 60.0),
 }
 

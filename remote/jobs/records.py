@@ -104,7 +104,7 @@ class OperationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A mutation that took effect under an operation id; asking again finds this and changes nothing."""
 
     v: int = RECORD_VERSION
-    kind: Literal["start", "stop"]
+    kind: Literal["start", "stop", "reclaim", "restore"]
     job_id: str
     actor: str
     at: float

@@ -47,7 +47,7 @@ class JobStore:
         self._jobs = self.root / "jobs"
         for directory in (self.root, self._jobs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._operations = Operations(self.root / "ops")
+        self.operations = Operations(self.root / "ops")
         self._is_newer = records.claim_root(self.root)
         reserve.keep(self.root)
         self._locks = locks.lock_directory(self.root)
@@ -71,9 +71,9 @@ class JobStore:
         """
         directory = self.directory(job_id)
         with self._changing(job_id):
-            if not self._operations.took_effect("start", op_id, job_id):
+            if not self.operations.took_effect("start", op_id, job_id):
                 self._starter.begin(directory, spec, actor=actor, run_id=run_id)
-                self._operations.remember("start", op_id, job_id, actor)
+                self.operations.remember("start", op_id, job_id, actor)
         return self.get(job_id)
 
     def stop(self, job_id: str, *, actor: str, op_id: str, reason: str, expected_revision: int | None = None) -> Job:
@@ -84,10 +84,10 @@ class JobStore:
         """
         with self._changing(job_id):
             job = self.get(job_id)
-            if not self._operations.took_effect("stop", op_id, job_id):
+            if not self.operations.took_effect("stop", op_id, job_id):
                 self._expect(job, expected_revision)
                 self._stop(job, actor=actor, reason=reason)
-                self._operations.remember("stop", op_id, job_id, actor)
+                self.operations.remember("stop", op_id, job_id, actor)
         return self.get(job_id)
 
     def recover(self, job_id: str) -> Job:
@@ -173,6 +173,12 @@ class JobStore:
         if job is not None and view.is_settled(job):
             self._finished[name] = (ended, job)
         return job
+
+    @contextmanager
+    def changing_storage(self) -> Iterator[None]:
+        """One change of what lies on the disks at a time; raises Conflict when another takes too long."""
+        with self._changing("storage"):
+            yield
 
     @contextmanager
     def _changing(self, job_id: str) -> Iterator[None]:

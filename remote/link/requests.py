@@ -33,6 +33,15 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
+from remote.protocol.storage import (
+    MoveToTrash,
+    PlanReclaim,
+    ReadStorage,
+    ReclaimPlan,
+    RestoreFromTrash,
+    StorageReport,
+    TrashList,
+)
 
 _LIST_BYTES = MAX_LINE_BYTES * 7 // 8
 
@@ -45,7 +54,7 @@ class Desk:
         self._telemetry = telemetry
         self.actor = actor
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: Request) -> Reply:  # noqa: PLR0911 - one for each desk
         """The reply to `request`; raises RoostError."""
         match request:
             case Hello():
@@ -61,6 +70,8 @@ class Desk:
             case PlanRun() | ReadVerdict() | ValidateMapping():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
+            case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
+                return self._answer_about_storage(request)
             case _:
                 self._store.secrets.redactor()
                 return self._answer_about_jobs(request)
@@ -83,6 +94,23 @@ class Desk:
                 from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
                 return validate_mapping(store.root / Path(path).expanduser())
+
+    def _answer_about_storage(
+        self, request: ReadStorage | PlanReclaim | MoveToTrash | RestoreFromTrash
+    ) -> StorageReport | ReclaimPlan | TrashList:
+        """Imports what it needs when it is asked, as above."""
+        from remote.storage import reclaim, usage  # noqa: PLC0415
+
+        store = self._store
+        match request:
+            case ReadStorage():
+                return usage.read_storage(store)
+            case PlanReclaim(paths=paths):
+                return reclaim.plan_reclaim(store, paths)
+            case MoveToTrash(paths=paths, token=token, op_id=op_id):
+                return reclaim.move_to_trash(store, paths, token, actor=self.actor, op_id=op_id)
+            case RestoreFromTrash(name=name, op_id=op_id):
+                return reclaim.restore(store, name, actor=self.actor, op_id=op_id)
 
     def _answer_about_secrets(self, request: SetSecret | RemoveSecret | ListSecrets) -> SecretList:
         secrets = self._store.secrets

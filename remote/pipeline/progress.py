@@ -24,6 +24,7 @@ from remote.protocol.progress import (
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
+    FilesRemoved,
     MappingBuilt,
     Note,
     Progress,
@@ -141,6 +142,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: PLR0911 - on
             )
         case FilesCopied(bytes_done=done, bytes_total=total):
             return share_of(done, total), ""
+        case FilesRemoved(files_done=done, files_total=total):
+            return share_of(done, total), f"{done} of {total} files"
         case MappingBuilt() as built:
             covers = "" if built.coverage is None else f", coverage {built.coverage:.1%}"
             return 1.0, f"{built.draft_vocab_size:,} of {built.target_vocab_size:,} tokens{covers}"

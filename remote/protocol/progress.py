@@ -117,6 +117,14 @@ class FilesCopied(Message, frozen=True, kw_only=True):
     bytes_total: int
 
 
+class FilesRemoved(Message, frozen=True, kw_only=True):
+    """Files of the trash that are gone for good, and the bytes that came free."""
+
+    files_done: int
+    files_total: int
+    bytes_freed: int
+
+
 class StepLogged(Message, frozen=True, kw_only=True):
     """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token)."""
 
@@ -163,6 +171,7 @@ Progress = (
     | ShardWritten
     | MappingBuilt
     | FilesCopied
+    | FilesRemoved
     | StepLogged
     | CheckpointSaved
     | ArmAdvanced

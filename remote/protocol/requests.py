@@ -7,6 +7,15 @@ from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
+from remote.protocol.storage import (
+    MoveToTrash,
+    PlanReclaim,
+    ReadStorage,
+    ReclaimPlan,
+    RestoreFromTrash,
+    StorageReport,
+    TrashList,
+)
 from remote.protocol.telemetry import TelemetrySample
 
 
@@ -115,6 +124,10 @@ Request = (
     | SetSecret
     | RemoveSecret
     | ListSecrets
+    | ReadStorage
+    | PlanReclaim
+    | MoveToTrash
+    | RestoreFromTrash
 )
 
 
@@ -186,4 +199,7 @@ Reply = (
     | VerdictReport
     | MappingReport
     | SecretList
+    | StorageReport
+    | ReclaimPlan
+    | TrashList
 )

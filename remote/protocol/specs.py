@@ -98,11 +98,19 @@ class EvaluationSpec(Message, frozen=True, kw_only=True):
     reference: str | None = None
 
 
+class PurgeSpec(Message, frozen=True, kw_only=True):
+    """Delete these entries of the trash for good; anything else is refused."""
+
+    entries: list[str]
+
+
 class RunSpec(Message, frozen=True, kw_only=True):
     """Run the whole pipeline; it is itself a job."""
 
     run: RunConfig
 
 
-Spec = ServerSpec | ExtractionSpec | VocabularySpec | MappingCopySpec | TrainingSpec | EvaluationSpec | RunSpec
+Spec = (
+    ServerSpec | ExtractionSpec | VocabularySpec | MappingCopySpec | TrainingSpec | EvaluationSpec | PurgeSpec | RunSpec
+)
 """Every spec; the tag names the agent's work."""

@@ -1,6 +1,19 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
-from remote.protocol import bulk, errors, frames, jobs, progress, reports, requests, run, secrets, specs, telemetry
+from remote.protocol import (
+    bulk,
+    errors,
+    frames,
+    jobs,
+    progress,
+    reports,
+    requests,
+    run,
+    secrets,
+    specs,
+    storage,
+    telemetry,
+)
 from remote.protocol.base import Message
 
 JOB_ID = "training-260718-101500-ab12"
@@ -40,6 +53,26 @@ RUN = run.RunConfig(
 )
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
 DRAFTER = specs.DrafterServing(model="/runs/embedded/drafter", speculation=SPECULATION)
+STORAGE_ENTRY = storage.StorageEntry(
+    path="/root/runs/old/mapping",
+    kind="mapping",
+    bytes=4096,
+    files=6,
+    modified_at=T0,
+    used_by=[JOB_ID],
+    kept_because="the draft vocabulary is small",
+)
+TRASH_ENTRY = storage.TrashEntry(
+    name="261201-101500-old-1f2e",
+    path="/root/trash/261201-101500-old-1f2e",
+    origin="/root/runs/old",
+    bytes=1 << 40,
+    files=512,
+    trashed_at=T0,
+    trashed_by="cli",
+)
+KEPT = storage.KeptItem(path="/root/runs/old/mapping", reason="the draft vocabulary is small")
+PURGE = specs.PurgeSpec(entries=["/root/trash/261201-101500-old-1f2e"])
 MAPPING_COPY = specs.MappingCopySpec(source="/data/mapping", destination="/data/copy", replace=True)
 SPECS = [
     specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER),
@@ -82,6 +115,7 @@ SPECS = [
         reference="/runs/embedded/evaluation-baseline",
     ),
     specs.RunSpec(run=RUN),
+    PURGE,
 ]
 
 STAGE_STATES = [
@@ -102,6 +136,7 @@ STEP = progress.StepLogged(
     input_wait_fraction=0.0625,
 )
 EVENTS = [
+    progress.FilesRemoved(files_done=3, files_total=9, bytes_freed=4096),
     progress.StageChanged(stage="training", state=STAGE_STATES[1]),
     progress.ServerPhase(phase="loading_weights", elapsed_s=12.5),
     progress.ServerReady(
@@ -319,6 +354,10 @@ REQUESTS = [
     secrets.SetSecret(name="HF_TOKEN", value="hf_" + "x" * 34, op_id=OP_ID),
     secrets.RemoveSecret(name="HF_TOKEN", op_id=OP_ID),
     secrets.ListSecrets(),
+    storage.ReadStorage(),
+    storage.PlanReclaim(paths=["runs/old"]),
+    storage.MoveToTrash(paths=["runs/old"], token="6932d1f0-0123abcd", op_id=OP_ID),
+    storage.RestoreFromTrash(name="261201-101500-old-1f2e", op_id=OP_ID),
 ]
 PACKAGE = requests.Package(name="torch", version="2.13.0")
 REPLIES = [
@@ -344,6 +383,17 @@ REPLIES = [
     RUN_PLAN,
     VERDICT,
     MAPPING_REPORT,
+    storage.StorageReport(root="/root", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
+    storage.ReclaimPlan(
+        paths=["/root/runs/old"],
+        bytes=1 << 40,
+        files=512,
+        kept=[KEPT],
+        problems=["/root/runs/new is in use by run-new"],
+        token="6932d1f0-0123abcd",
+        expires_at=T0,
+    ),
+    storage.TrashList(entries=[TRASH_ENTRY]),
     secrets.SecretList(secrets=[SECRET], note="kept on disk"),
 ]
 ERROR = errors.ErrorInfo(
@@ -387,6 +437,9 @@ SAMPLES: list[Message] = [
     MOUNT_SAMPLE,
     ENGINE_SAMPLE,
     SECRET,
+    STORAGE_ENTRY,
+    TRASH_ENTRY,
+    KEPT,
     *REQUESTS,
     PACKAGE,
     *REPLIES,

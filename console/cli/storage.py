@@ -1,0 +1,174 @@
+"""`roost storage`."""
+
+import sys
+from pathlib import PurePosixPath
+from typing import Annotated
+
+import typer
+
+from console import operations
+from console.cli.jobs import exit_code_of, follow_until_over
+from console.cli.options import ACTOR, Host, Json
+from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.storage_text import plan_lines, report_lines, trash_lines
+from console.cli.text import state_words
+from console.errors import ConfirmationNeeded, ConsoleError, UsageError
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.jobs import Job
+from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
+
+app = typer.Typer(
+    help="What lies on a host's disks, and freeing them: reclaim (into the trash), restore, purge (for good).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Everything = Annotated[bool, typer.Option("--all", help="Every entry of the trash.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="ENTRY...", help="Entries, as `roost storage usage` names them.")
+]
+
+
+@app.command()
+def usage(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
+    """List what lies where, the largest first, what can go and what cannot and why, and the trash."""
+
+    async def work() -> StorageReport:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.read_storage(session)
+
+    report = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("storage", report)
+    else:
+        print_text("\n".join(report_lines(report)))
+
+
+@app.command()
+def reclaim(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Directories on the host; relative: below ROOT.")
+    ],
+    host: Host = operations.EMBEDDED,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its token; change nothing.")] = False,  # noqa: FBT002
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="NAME", help="The last part of the path, to do it unasked.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="TOKEN", help="Do exactly what a plan said, if nothing changed since."),
+    ] = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Move directories of runs and finished jobs into the trash; what is small and precious stays unless it is named."""
+
+    async def work() -> tuple[ReclaimPlan, list[TrashEntry]]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            plan = await operations.plan_reclaim(session, paths)
+            _refuse(plan)
+            if not as_json:
+                narrate("\n".join(plan_lines(plan, host)))
+            if dry_run:
+                return plan, []
+            if token is None and not _agreed(paths, confirm, host):
+                raise ConfirmationNeeded(
+                    f"reclaiming {', '.join(plan.paths)} on {host} needs a confirmation",
+                    next_command=f"roost storage reclaim {' '.join(paths)} --host {host} --plan {plan.token}",
+                )
+            return plan, await operations.reclaim(session, paths, token or plan.token)
+
+    plan, trash = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("reclaim", {"plan": plan, "trash": trash, "done": not dry_run})
+    elif not dry_run:
+        print_text("\n".join(trash_lines(trash)))
+        narrate(f"The space is free once the trash is purged: roost storage purge --all --host {host}")
+
+
+def _refuse(plan: ReclaimPlan) -> None:
+    if plan.problems:
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.PRECONDITION,
+                message="; ".join(plan.problems),
+                hint="nothing was moved",
+                next_command="roost storage usage",
+            )
+        )
+
+
+def _agreed(paths: list[str], confirm: str | None, host: str) -> bool:
+    names = {PurePosixPath(path).name for path in paths}
+    if confirm is not None:
+        if {confirm} != names:
+            raise UsageError(f"--confirm {confirm} is not the name of what would go: {', '.join(sorted(names))}")
+        return True
+    question = f"Move it to the trash of {host}?"
+    return sys.stdin.isatty() and typer.confirm(question, default=False, err=True)
+
+
+@app.command()
+def restore(
+    name: Annotated[str, typer.Argument(metavar="ENTRY", help="An entry of the trash.")],
+    host: Host = operations.EMBEDDED,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Put an entry of the trash back where it was; never over anything."""
+
+    async def work() -> list[TrashEntry]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.restore_from_trash(session, name)
+
+    left = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("trash", left)
+    else:
+        print_text(f"{name} is back where it was")
+
+
+@app.command()
+def purge(
+    names: Names = None,
+    everything: Everything = False,  # noqa: FBT002
+    host: Host = operations.EMBEDDED,
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="HOST", help="Repeat the host's name to do it unasked.")
+    ] = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Delete entries of the trash for good, as a job with progress."""
+
+    async def work() -> Job | None:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            trash = (await operations.read_storage(session)).trash
+            chosen = _choose(trash, names or [], everything=everything)
+            if not chosen:
+                return None
+            narrate("\n".join(trash_lines(chosen)))
+            if confirm != host and not _agreed_to_purge(host):
+                raise ConfirmationNeeded(
+                    f"purging {len(chosen)} entries of the trash of {host} needs a confirmation: they are gone then",
+                    next_command=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
+                )
+            job = await operations.start_purge(session, chosen)
+            return await follow_until_over(session, job.job_id, timeout_s=None)
+
+    job = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("job", job)
+    else:
+        print_text("the trash is empty" if job is None else f"{job.job_id}: {state_words(job.state)}")
+    raise typer.Exit(0 if job is None else exit_code_of(job))
+
+
+def _agreed_to_purge(host: str) -> bool:
+    return sys.stdin.isatty() and typer.confirm(f"Delete this on {host} for good?", default=False, err=True)
+
+
+def _choose(trash: list[TrashEntry], names: list[str], *, everything: bool) -> list[TrashEntry]:
+    if everything == bool(names):
+        raise UsageError("name entries of the trash, or say --all")
+    unknown = set(names) - {entry.name for entry in trash}
+    if unknown:
+        raise UsageError(f"not in the trash: {', '.join(sorted(unknown))}", hint="roost storage usage lists it")
+    return [entry for entry in trash if everything or entry.name in names]

@@ -1,0 +1,1 @@
+"""Deletes what is in the trash for good, as a job with progress."""
