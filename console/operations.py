@@ -317,7 +317,7 @@ async def trust_host(name: str, fingerprint: str) -> None:
 
 async def check_host(name: str) -> HostCheck:
     """Look at a host before anything of Roost is on it: login, interpreters, root, machine, and what that means."""
-    return await check.check_host(await _resolve(name))
+    return await check.check_host(await find_host(name))
 
 
 async def plan_environment(name: str) -> EnvironmentPlan | None:
@@ -328,7 +328,7 @@ async def plan_environment(name: str) -> EnvironmentPlan | None:
 
 async def prepare_host(plan: EnvironmentPlan, report: Callable[[str], None]) -> bool:
     """Make the planned environment, telling the host's output; False when it was there already."""
-    return await prepare_environment.build_environment(await _resolve(plan.host), plan, report)
+    return await prepare_environment.build_environment(await find_host(plan.host), plan, report)
 
 
 def prepare_embedded(report: Callable[[str], None]) -> None:

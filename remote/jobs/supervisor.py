@@ -237,8 +237,11 @@ class Supervisor:
         self._insist("exit.json", record)
 
     def _insist(self, name: str, record: dict[str, Any]) -> None:
-        """Write a record; on a full disk keep the lock and try again, so that no job is taken for lost."""
-        while not _try_to_write(self.root, self.directory / name, record):
+        """Write a record; on a full disk keep the lock and try again, so that no job is taken for lost.
+
+        A job whose directory was deleted has nowhere to be recorded.
+        """
+        while self.directory.exists() and not _try_to_write(self.root, self.directory / name, record):
             self._beat()
             time.sleep(HEARTBEAT_S)
 

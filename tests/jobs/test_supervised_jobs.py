@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -303,6 +304,14 @@ def test_a_job_that_is_over_leaves_no_lock_behind(workshop):
     workshop.start("good", SUCCEED)
     workshop.until("good", finished)
     workshop.wait_for(lambda: not list(workshop.store._locks.iterdir()))
+
+
+def test_a_supervisor_whose_job_was_deleted_ends(workshop):
+    pid = workshop.start("deleted", SLEEP).state.pid
+    supervisor = supervisor_pid(workshop, "deleted")
+    shutil.rmtree(workshop.store.directory("deleted"))
+    os.kill(pid, signal.SIGKILL)
+    workshop.wait_for(lambda: is_gone(supervisor))
 
 
 def test_a_supervisor_that_is_told_to_end_stops_its_job(workshop):
