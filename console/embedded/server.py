@@ -70,6 +70,13 @@ class _Server(asyncssh.SSHServer):
         return dest_host == "localhost"
 
 
+def _tell_end(process: "asyncssh.SSHServerProcess[bytes]", code: int) -> None:
+    if code < 0:
+        process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+    else:
+        process.exit(code)
+
+
 async def _run_command(process: "asyncssh.SSHServerProcess[bytes]") -> None:
     if process.command is None:
         process.stderr.write(b"this server runs commands only\n")
@@ -90,7 +97,7 @@ async def _run_command(process: "asyncssh.SSHServerProcess[bytes]") -> None:
     try:
         # The status goes out after the output, or a client would see the end before the last words.
         await asyncio.gather(_forward(child.stdout, process.stdout), _forward(child.stderr, process.stderr))
-        process.exit(await child.wait())
+        _tell_end(process, await child.wait())
     except (OSError, asyncssh.Error):
         return
     finally:

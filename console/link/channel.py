@@ -129,6 +129,8 @@ class Channel:
         if status is None:
             why = self._dropped or explain_end(witness_of(self._connection).lost)
             return ConnectionFailed(f"{why}{': ' + said if said else ''}")
+        if (ended_by := self._process.exit_signal) is not None:
+            return ConnectionFailed(f"the host's end of the link was killed (SIG{ended_by[0]}); jobs there go on")
         return ConnectionFailed(
             f"the host ended the link with exit status {status}{': ' + said if said else ''}",
             hint=None if self._is_ours else "does a command run there at all? try `ssh HOST python3 --version`",
@@ -179,7 +181,12 @@ async def open_channel(host: HostConfig, verb: str = "link", path: str | None = 
             channel = Channel(connection, process)
             await channel.boot()
     except asyncssh.ChannelOpenError as error:
+        is_cut = connection.is_closed()
         connection.abort()
+        if is_cut:
+            raise ConnectionFailed(
+                f"{host.name} was reached, but {explain_end(witness_of(connection).lost)} before a command could run"
+            ) from error
         raise ConnectionFailed(
             f"{host.name} accepted the login but opens no session for a command: {error.reason}",
             hint="MaxSessions of its SSH server may be used up or 0, or this account may not run commands there",

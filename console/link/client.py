@@ -87,6 +87,7 @@ class HostLink:
         self._pending[number] = pending
         try:
             async with asyncio.timeout(timeout_s):
+                await self._inbox.look_again()
                 await self._send(Call(call_id=number, request=request))
                 return await pending.reply
         except TimeoutError:
@@ -228,7 +229,7 @@ class HostLink:
         """Read the link until it breaks; the reason in words."""
         self._channel = channel
         self._watchdog = Watchdog(self._timings, monotonic=time.monotonic(), wall=self._wall_clock())
-        guard = asyncio.create_task(self._guard(channel))
+        watching = [asyncio.create_task(self._guard(channel)), asyncio.create_task(self._measure_latency())]
         try:
             async for line in channel.lines():
                 self._watchdog.heard(time.monotonic())
@@ -237,14 +238,14 @@ class HostLink:
         except (ConnectionError, ProtocolError) as error:
             reason = str(error)
         finally:
-            guard.cancel()
+            for task in watching:
+                task.cancel()
             self._channel = None
         await channel.close()
         self._open_channel = None
         return reason
 
     async def _guard(self, channel: Channel) -> None:
-        pinged_at = time.monotonic()
         while True:
             await asyncio.sleep(self._timings.tick_s)
             now = time.monotonic()
@@ -258,9 +259,6 @@ class HostLink:
                     await self._probe(channel)
                 case Alive():
                     pass
-            if now - pinged_at > self._timings.ping_interval_s and isinstance(self.state, Up):
-                pinged_at = now
-                await self._measure_latency(self.state)
 
     async def _probe(self, channel: Channel) -> None:
         try:
@@ -268,14 +266,20 @@ class HostLink:
         except ConsoleError:
             channel.abort("no answer from the host after this computer slept")
 
-    async def _measure_latency(self, up: Up) -> None:
-        asked = time.monotonic()
-        try:
-            await self.call(Ping(), timeout_s=self._timings.silence_s)
-        except ConsoleError:
-            return
-        if self.state is up:
-            await self._enter(Up(since=up.since, latency_s=time.monotonic() - asked, welcome=up.welcome))
+    async def _measure_latency(self) -> None:
+        # Apart from the guard: a ping that waits for its answer must not stop the clock that the guard looks at.
+        while True:
+            await asyncio.sleep(self._timings.ping_interval_s)
+            up = self.state
+            if not isinstance(up, Up) or self._inbox.is_full():
+                continue
+            asked = time.monotonic()
+            try:
+                await self.call(Ping(), timeout_s=self._timings.silence_s)
+            except ConsoleError:
+                continue
+            if self.state is up:
+                await self._enter(Up(since=up.since, latency_s=time.monotonic() - asked, welcome=up.welcome))
 
     async def _take(self, frame: HostFrame) -> None:
         match frame:
@@ -302,5 +306,5 @@ class HostLink:
             return
         await self._inbox.put(fresh)
         if not self._pending:
-            await self._inbox.wait_for_room()
+            await self._inbox.wait_for_room(unless=lambda: bool(self._pending))
             self._watchdog.heard(time.monotonic())

@@ -98,8 +98,16 @@ async def _openssh_settings(address: str) -> dict[str, list[str]]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-        out, complaint = await process.communicate()
+    try:
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+            out, complaint = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise ConnectionFailed(
+            f"OpenSSH's configuration for {address} was not read within {RESOLVE_TIMEOUT_S:g} s",
+            hint=f"a `Match exec` or `CanonicalizeHostname` in it may wait for the network; try `ssh -G {address}`",
+        ) from None
     if process.returncode != 0:
         raise ConnectionFailed(
             f"OpenSSH's configuration for {address} cannot be read: {complaint.decode(errors='replace').strip()}",

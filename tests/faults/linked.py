@@ -106,7 +106,7 @@ class Ground:
         self, log_of: str | None = None, *, listening: bool = True, **more: object
     ) -> AsyncIterator[Received]:
         behind = msgspec.structs.replace(self.host, port=self.network.port)
-        async with HostLink(behind, actor="ann", timings=QUICK, **more) as link:
+        async with HostLink(behind, actor="ann", **{"timings": QUICK, **more}) as link:
             received = Received(link)
             if listening:
                 received.start()

@@ -1,20 +1,24 @@
 """The link on bad networks: jobs never notice, no byte is lost or repeated, and people read what happened."""
 
 import asyncio
+import os
 import random
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from console.config.hosts import HostConfig
 from console.errors import ConsoleError
+from console.link.inbox import CAPACITY_BYTES
 from remote.protocol.ids import new_op_id
 from remote.protocol.jobs import Finished, Running
 from remote.protocol.requests import GetJob, JobReply, Ping, StartJob
 from remote.protocol.specs import MappingCopySpec
-from tests.faults.linked import PATIENCE_S, Ground, ground_before
+from tests.faults.linked import PATIENCE_S, QUICK, Ground, ground_before
 from tests.jobs.test_supervised_jobs import SLEEP
 
 GOLDEN = Path(__file__).parents[1] / "golden/kimi-k2.5-vocabulary"
@@ -69,6 +73,26 @@ async def test_skypilot_6787_a_lost_link_is_no_lost_job(ground: Ground, fault: s
         await console.until(lambda: len(console.log) > reached + 200)
         await console.until_log(await finish_talker(ground))
         assert all(isinstance(job.state, Running | Finished) for job in console.jobs)
+
+
+async def test_silence_that_meets_a_ping_on_its_way_is_told_as_silence(ground: Ground) -> None:
+    ratios_of_the_defaults = msgspec.structs.replace(QUICK, silence_s=2.0, sleep_s=1.25, ping_interval_s=0.2)
+    async with ground.console(timings=ratios_of_the_defaults) as console:
+        ground.network.hold("up", "down")
+        await console.until(lambda: bool(console.losses))
+        assert "no word from the host" in console.losses[0].reason
+
+
+async def test_a_killed_link_process_is_named_and_replaced(ground: Ground) -> None:
+    ground.workshop.start("talker", TALKER)
+    async with ground.console("talker") as console:
+        await console.until(lambda: len(console.log) > 200)
+        for pid in ground.link_processes():
+            os.kill(pid, signal.SIGKILL)
+        await console.until(lambda: bool(console.losses))
+        assert "was killed (SIGKILL)" in console.losses[0].reason
+        await console.until(console.is_up)
+        await console.until_log(await finish_talker(ground))
 
 
 async def test_asyncssh_321_a_reader_on_a_dead_link_is_woken(ground: Ground) -> None:
@@ -212,6 +236,23 @@ async def test_a_console_that_does_not_listen_for_a_while_misses_no_state_and_no
         console.start()
         await console.until_log(log_of(ground, "talker"))
         await console.until(lambda: any(isinstance(job.state, Finished) for job in console.jobs))
+        assert console.losses == []
+
+
+@pytest.mark.slow
+async def test_a_log_larger_than_what_may_wait_blocks_no_call_and_costs_no_link(ground: Ground) -> None:
+    program = f"import os\nfor n in range({2 * CAPACITY_BYTES >> 20}):\n    os.write(1, (b'%d ' % n + b'z' * 1000 + b'\\n') * 1040)"
+    async with ground.console("talker", listening=False) as console:
+        ground.workshop.start("talker", program)
+        await asyncio.to_thread(ground.workshop.until, "talker", lambda job: isinstance(job.state, Finished))
+        async with asyncio.timeout(PATIENCE_S):
+            while not console.link._inbox.is_full():
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(2 * QUICK.silence_s)
+        assert console.link._inbox._log_bytes < CAPACITY_BYTES + (1 << 20), "what waits grows without bound"
+        await console.link.call(GetJob(job_id="talker"))
+        console.start()
+        await console.until_log(log_of(ground, "talker"))
         assert console.losses == []
 
 
