@@ -4,6 +4,7 @@ ConsoleError            carries the `ErrorInfo` that a person or a script sees
 ├── UsageError          the request itself is wrong
 ├── ConnectionFailed    the host cannot be reached; `retryable` says whether trying again can help
 ├── ConfirmationNeeded  somebody must say yes first
+│   └── UnknownHostKey  … to a host's key, which is shown
 └── HostError           the host refused or failed; the code is the host's
 """
 
@@ -48,6 +49,18 @@ class ConfirmationNeeded(ConsoleError):
 
     def __init__(self, message: str, *, hint: str | None = None, next_command: str | None = None) -> None:
         super().__init__(ErrorInfo(code=ErrorCode.CONFIRMATION, message=message, hint=hint, next_command=next_command))
+
+
+class UnknownHostKey(ConfirmationNeeded):
+    """A host's key that nobody has accepted yet; `fingerprint` is its SHA-256."""
+
+    def __init__(self, host: str, pattern: str, fingerprint: str, algorithm: str) -> None:
+        super().__init__(
+            f"the host key of {host} ({pattern}) is not known: {fingerprint} ({algorithm})",
+            hint="compare it with what the provider or the host's own console shows",
+            next_command=f"roost hosts trust {host} --fingerprint {fingerprint}",
+        )
+        self.fingerprint = fingerprint
 
 
 class HostError(ConsoleError):

@@ -17,11 +17,12 @@ from console.embedded import lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
 from console.errors import ConsoleError, HostError, UsageError
-from console.link import check, host_keys
+from console.link import check
 from console.link import prepare as prepare_environment
+from console.link import session as ssh
 from console.link.client import HostLink
 from console.link.prepare import EnvironmentPlan
-from console.link.session import resolve
+from console.link.private_keys import Ask, ask_passphrase
 from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -309,10 +310,14 @@ def list_hosts() -> dict[str, HostConfig]:
     return load_hosts()
 
 
-async def trust_host(name: str, fingerprint: str) -> None:
-    """Accept the key of a host whose SHA-256 fingerprint a person has compared."""
-    host = await find_host(name)
-    await host_keys.trust(host, (await resolve(host)).endpoint, fingerprint)
+def ask_passphrases_with(ask: Ask) -> None:
+    """From now on, in all that is started from here, `ask` puts the question for the passphrase of an encrypted key to a person."""
+    ask_passphrase.set(ask)
+
+
+async def trust_host(name: str, fingerprint: str) -> str:
+    """Accept the key of a host, or of the first unknown one on the way to it, whose fingerprint a person has compared; whose it was."""
+    return await ssh.trust(await find_host(name), fingerprint)
 
 
 async def check_host(name: str) -> HostCheck:

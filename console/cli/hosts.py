@@ -92,9 +92,9 @@ def trust(
     ],
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
-    """Accept a host's key after comparing its fingerprint."""
-    execute(operations.trust_host(name, fingerprint), as_json=as_json)
+    """Accept the key of a host, or of the first unknown one on the way to it, after comparing its fingerprint."""
+    whose = execute(operations.trust_host(name, fingerprint), as_json=as_json)
     if as_json:
-        print_document("trusted", {"host": name, "fingerprint": fingerprint})
+        print_document("trusted", {"host": name, "key_of": whose, "fingerprint": fingerprint})
     else:
-        print_text(f"the key {fingerprint} of {name} is trusted from now on")
+        print_text(f"the key {fingerprint} of {whose} is trusted from now on")

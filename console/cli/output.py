@@ -5,6 +5,7 @@ Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 connection, 4 timeout, 5 pr
 """
 
 import asyncio
+import getpass
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import typer
 
+from console import operations
 from console.errors import ConsoleError
 from console.state.sanitize import escape_controls, sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -72,8 +74,17 @@ def report_error(info: ErrorInfo, *, as_json: bool) -> None:
         narrate(f"  next: {info.next_command}")
 
 
+async def _ask_on_the_terminal(question: str) -> str | None:
+    try:
+        return await asyncio.to_thread(getpass.getpass, f"{question}: ", sys.stderr) or None
+    except EOFError:
+        return None
+
+
 def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:
     """Run an operation; errors become their message and exit code, Ctrl-C becomes 130."""
+    if not as_json and sys.stdin.isatty() and sys.stderr.isatty():
+        operations.ask_passphrases_with(_ask_on_the_terminal)
     try:
         return asyncio.run(work)
     except ConsoleError as error:

@@ -12,13 +12,17 @@ RESERVED = "embedded"
 
 
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach a host and where Roost lives on it; None leaves a value to `ssh -G`."""
+    """How to reach a host and where Roost lives on it; None leaves a value to `ssh -G`.
+
+    `jump`: hosts to go through, `[user@]host[:port]`, the first one first, with commas between; `identity_file` is for them, too.
+    """
 
     name: str = ""
     address: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     user: str | None = None
     identity_file: str | None = None
+    jump: str | None = None
     root: str = "~/.roost"
     python: str | None = None
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import asyncssh
 
-from console.config.hosts import HostConfig
 from console.config.locations import config_directory
-from console.errors import ConfirmationNeeded, ConnectionFailed, UsageError
+from console.errors import ConnectionFailed, UnknownHostKey, UsageError
 
 FETCH_TIMEOUT_S = 15.0
 SSH_PORT = 22
@@ -37,29 +36,39 @@ def _pattern(endpoint: Endpoint) -> str:
     return endpoint.address if endpoint.port == SSH_PORT else f"[{endpoint.address}]:{endpoint.port}"
 
 
-def known_hosts() -> asyncssh.SSHKnownHosts:
-    """The keys of Roost's store and of the user's `~/.ssh/known_hosts`, for asyncssh."""
-    files = [known_hosts_file(), Path.home() / ".ssh/known_hosts"]
+def known_hosts(more: list[Path]) -> asyncssh.SSHKnownHosts:
+    """The keys of Roost's store, of the user's `~/.ssh/known_hosts`, and of what his configuration names besides, for asyncssh."""
+    files = list(dict.fromkeys([known_hosts_file(), Path.home() / ".ssh/known_hosts", *more]))
     text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
     try:
         return asyncssh.import_known_hosts(text + "\n")
     except ValueError as error:
         raise UsageError(
-            f"a known_hosts file cannot be read: {error}", hint=f"look at {files[0]} and {files[1]}"
+            f"a known_hosts file cannot be read: {error}", hint=f"look at {' and '.join(map(str, files))}"
         ) from error
 
 
-async def require_known(host: HostConfig, endpoint: Endpoint) -> None:
-    """Refuse a host none of whose keys is known; raises ConfirmationNeeded that shows its fingerprint."""
-    trusted, authorities, revoked, *_ = known_hosts().match(endpoint.address, _ip_of(endpoint.address), endpoint.port)
-    if trusted or authorities or revoked:
-        return
-    fingerprint = (await _fetch(endpoint)).get_fingerprint()
-    raise ConfirmationNeeded(
-        f"the host key of {host.name} ({_pattern(endpoint)}) is not known: {fingerprint}",
-        hint="compare it with what the provider or the host's own console shows",
-        next_command=f"roost hosts trust {host.name} --fingerprint {fingerprint}",
+def is_known(endpoint: Endpoint, more: list[Path]) -> bool:
+    """Whether anything is on record of a host's key, be it that it was revoked: then nobody may be asked to accept another."""
+    trusted, authorities, revoked, *_ = known_hosts(more).match(
+        endpoint.address, _ip_of(endpoint.address), endpoint.port
     )
+    return bool(trusted or authorities or revoked)
+
+
+async def require_known(
+    name: str,
+    key_name: Endpoint,
+    endpoint: Endpoint,
+    more: list[Path],
+    through: asyncssh.SSHClientConnection | None,
+    proxy_command: str | None,
+) -> None:
+    """Refuse a host none of whose keys is known; raises UnknownHostKey that shows its fingerprint."""
+    if is_known(key_name, more):
+        return
+    key = await fetch(endpoint, through, proxy_command)
+    raise UnknownHostKey(name, _pattern(key_name), key.get_fingerprint(), key.get_algorithm())
 
 
 def _ip_of(address: str) -> str:
@@ -69,19 +78,18 @@ def _ip_of(address: str) -> str:
     return ""
 
 
-async def trust(host: HostConfig, endpoint: Endpoint, fingerprint: str) -> None:
-    """Remember the host's key if it has `fingerprint`; raises ConnectionFailed when it has another."""
-    key = await _fetch(endpoint)
+def accept(name: str, endpoint: Endpoint, key: asyncssh.SSHKey, fingerprint: str) -> None:
+    """Remember a host's key if it has `fingerprint`; raises ConnectionFailed when it has another, or the host had."""
     if key.get_fingerprint() != fingerprint:
         raise ConnectionFailed(
-            f"the host key of {host.name} is {key.get_fingerprint()}, not {fingerprint}; nothing was accepted",
+            f"the host key of {name} is {key.get_fingerprint()}, not {fingerprint}; nothing was accepted",
             hint="somebody may be between you and the host",
             retryable=False,
         )
     stored = _stored_key(endpoint)
     if stored is not None and stored != _public_text(key):
         raise ConnectionFailed(
-            f"{host.name} was trusted with another key before; nothing was accepted",
+            f"{name} was trusted with another key before; nothing was accepted",
             hint=f"if the host was reinstalled, remove its line from {known_hosts_file()} first",
             retryable=False,
         )
@@ -113,10 +121,19 @@ def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:
     temporary.replace(path)
 
 
-async def _fetch(endpoint: Endpoint) -> asyncssh.SSHKey:
+async def fetch(
+    endpoint: Endpoint, through: asyncssh.SSHClientConnection | None, proxy_command: str | None
+) -> asyncssh.SSHKey:
+    """The key that a host shows, believed by nobody yet; raises ConnectionFailed."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
-            key = await asyncssh.get_server_host_key(endpoint.address, endpoint.port, config=None)
+            key = await asyncssh.get_server_host_key(
+                endpoint.address,
+                endpoint.port,
+                tunnel=through,
+                proxy_command=proxy_command if through is None else None,
+                config=None,
+            )
     except (OSError, asyncssh.Error, TimeoutError) as error:
         raise ConnectionFailed(
             f"cannot reach {_pattern(endpoint)}: {error or 'no answer in time'}",

@@ -1,46 +1,37 @@
 """One SSH connection to a host, resolved through OpenSSH's own configuration, with every failure in plain words."""
 
 import asyncio
-import getpass
-import os
-import shutil
 import socket
-from pathlib import Path
-from typing import NamedTuple
 
 import asyncssh
 
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
 from console.link import host_keys
-from console.link.host_keys import SSH_PORT, Endpoint
+from console.link.private_keys import read_plain, unlock
+from console.link.target import Target, resolve
 
 CONNECT_TIMEOUT_S = 15.0
 LOGIN_TIMEOUT_S = 30.0
 KEEPALIVE_INTERVAL_S = 15.0
 KEEPALIVE_COUNT = 3
-RESOLVE_TIMEOUT_S = 10.0
 
-
-class Target(NamedTuple):
-    """A host after resolution: endpoint, user, key files, and the hosts to jump through (`ProxyJump`, first hop first)."""
-
-    endpoint: Endpoint
-    user: str
-    identity_files: list[str]
-    jump: str | None
-    agent: bool
+_FAILURES = (OSError, asyncssh.Error, TimeoutError)
 
 
 class Witness(asyncssh.SSHClient):
-    """Remembers why a connection ended."""
+    """Remembers why a connection ended, and ends those that it went through."""
 
     def __init__(self) -> None:
         self.lost: Exception | None = None
+        self.passed: list[asyncssh.SSHClientConnection] = []
+        """The connections that this one goes through; they end with it."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """None stands for an end of the stream."""
         self.lost = exc
+        for jump in reversed(self.passed):
+            jump.abort()
 
 
 def witness_of(connection: asyncssh.SSHClientConnection) -> Witness:
@@ -67,106 +58,109 @@ def explain_end(error: Exception | None) -> str:  # noqa: PLR0911 - one case an 
             return f"the connection broke: {error}"
 
 
-async def resolve(host: HostConfig) -> Target:
-    """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone."""
-    # A port and a key of its own (the embedded host) leave nothing for OpenSSH's configuration to say.
-    settings = {} if host.port and host.user and host.identity_file else await _openssh_settings(host.address)
-    identities = [host.identity_file] if host.identity_file else settings.get("identityfile", [])
-    jump = settings.get("proxyjump", ["none"])[0]
-    return Target(
-        endpoint=Endpoint(
-            settings.get("hostname", [host.address])[0],
-            host.port or int(settings.get("port", [str(SSH_PORT)])[0]),
-        ),
-        user=host.user or settings.get("user", [getpass.getuser()])[0],
-        identity_files=[path for name in identities if (path := str(Path(name).expanduser())) and Path(path).is_file()],
-        jump=None if jump == "none" else jump,
-        agent=host.identity_file is None,
-    )
-
-
-async def _openssh_settings(address: str) -> dict[str, list[str]]:
-    ssh = shutil.which("ssh")
-    if ssh is None:
-        return {}
-    process = await asyncio.create_subprocess_exec(
-        ssh,
-        "-G",
-        "--",
-        address,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-            out, complaint = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise ConnectionFailed(
-            f"OpenSSH's configuration for {address} was not read within {RESOLVE_TIMEOUT_S:g} s",
-            hint=f"a `Match exec` or `CanonicalizeHostname` in it may wait for the network; try `ssh -G {address}`",
-        ) from None
-    if process.returncode != 0:
-        raise ConnectionFailed(
-            f"OpenSSH's configuration for {address} cannot be read: {complaint.decode(errors='replace').strip()}",
-            hint=f"try `ssh -G {address}`",
-            retryable=False,
-        )
-    settings: dict[str, list[str]] = {}
-    for line in out.decode(errors="replace").splitlines():
-        key, _, value = line.partition(" ")
-        settings.setdefault(key, []).append(value)
-    return settings
-
-
 async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
-    """An authenticated connection; raises ConnectionFailed (not retryable for authentication and host keys)."""
+    """An authenticated connection, hop by hop; raises ConnectionFailed (not retryable for logins and host keys), ConfirmationNeeded."""
     target = await resolve(host)
-    if target.jump is None:
-        await host_keys.require_known(host, target.endpoint)
+    passed: list[asyncssh.SSHClientConnection] = []
     try:
-        asyncssh.set_debug_level(1)  # a higher one writes what is sent, tokens included, into the log
-        async with asyncio.timeout(CONNECT_TIMEOUT_S + LOGIN_TIMEOUT_S):
-            connection, witness = await asyncssh.create_connection(
-                Witness,
-                target.endpoint.address,
-                target.endpoint.port,
-                username=target.user,
-                client_keys=target.identity_files,
-                ignore_encrypted=True,
-                agent_path=os.environ.get("SSH_AUTH_SOCK") if target.agent else None,
-                tunnel=target.jump,
-                known_hosts=host_keys.known_hosts(),
-                config=None,
-                connect_timeout=CONNECT_TIMEOUT_S,
-                login_timeout=LOGIN_TIMEOUT_S,
-                keepalive_interval=KEEPALIVE_INTERVAL_S,
-                keepalive_count_max=KEEPALIVE_COUNT,
-                encoding=None,
-            )
-            connection.set_extra_info(witness=witness)
-            return connection
-    except (OSError, asyncssh.Error, asyncssh.KeyImportError, TimeoutError) as error:
-        raise explain(error, host, target) from error
+        for jump in target.jumps:
+            passed.append(await _connect_to(await resolve(jump), passed[-1] if passed else None))
+        connection = await _connect_to(target, passed[-1] if passed else None)
+    except BaseException:
+        for connection in reversed(passed):
+            connection.abort()
+        raise
+    witness_of(connection).passed = passed
+    return connection
+
+
+async def trust(host: HostConfig, fingerprint: str) -> str:
+    """Accept the key with this fingerprint for the first hop of the way to `host` whose key is unknown; whose it was.
+
+    Raises ConnectionFailed when that hop shows another key, or when none is unknown.
+    """
+    target = await resolve(host)
+    passed: list[asyncssh.SSHClientConnection] = []
+    try:
+        for step in [*[await resolve(jump) for jump in target.jumps], target]:
+            through = passed[-1] if passed else None
+            if not host_keys.is_known(step.key_name, step.known_hosts_files) or step is target:
+                key = await host_keys.fetch(step.endpoint, through, step.proxy_command)
+                host_keys.accept(step.name, step.key_name, key, fingerprint)
+                return step.where
+            passed.append(await _connect_to(step, through))
+    finally:
+        for jump in reversed(passed):
+            jump.abort()
+    raise AssertionError("the target is the last step")
+
+
+async def _connect_to(target: Target, through: asyncssh.SSHClientConnection | None) -> asyncssh.SSHClientConnection:
+    """Connect to one hop; where plain keys and the agent are refused, encrypted keys are unlocked and tried."""
+    await host_keys.require_known(
+        target.name, target.key_name, target.endpoint, target.known_hosts_files, through, target.proxy_command
+    )
+    keys = {path: read_plain(path) for path in target.identity_files}
+    locked = [path for path, key in keys.items() if key is None]
+    plain = [key for key in keys.values() if key is not None]
+    if plain or target.agent_path or not locked:
+        try:
+            return await _log_in(target, plain, through)
+        except asyncssh.PermissionDenied as error:
+            if not locked:
+                raise explain(error, target) from error
+        except _FAILURES as error:
+            raise explain(error, target) from error
+    unlocked = [await unlock(path) for path in locked]
+    try:
+        return await _log_in(target, unlocked, through)
+    except _FAILURES as error:
+        raise explain(error, target) from error
+
+
+async def _log_in(
+    target: Target, keys: list[asyncssh.SSHKey], through: asyncssh.SSHClientConnection | None
+) -> asyncssh.SSHClientConnection:
+    asyncssh.set_debug_level(1)  # a higher one writes what is sent, tokens included, into the log
+    async with asyncio.timeout(CONNECT_TIMEOUT_S + LOGIN_TIMEOUT_S):
+        connection, witness = await asyncssh.create_connection(
+            Witness,
+            target.endpoint.address,
+            target.endpoint.port,
+            username=target.user,
+            client_keys=keys or None,
+            client_certs=target.certificate_files,
+            agent_path=target.agent_path,
+            tunnel=through,
+            proxy_command=target.proxy_command if through is None else None,
+            host_key_alias=target.key_name.address if target.key_name != target.endpoint else None,
+            known_hosts=host_keys.known_hosts(target.known_hosts_files),
+            config=None,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            login_timeout=LOGIN_TIMEOUT_S,
+            keepalive_interval=KEEPALIVE_INTERVAL_S,
+            keepalive_count_max=KEEPALIVE_COUNT,
+            encoding=None,
+        )
+    connection.set_extra_info(witness=witness)
+    return connection
 
 
 async def login_of(host: HostConfig) -> str:
     """Who logs in where, in words."""
     target = await resolve(host)
-    through = "" if target.jump is None else f" through {target.jump}"
+    through = f" through {', '.join(jump.name for jump in target.jumps)}" if target.jumps else ""
     return f"{target.user}@{target.endpoint.address}:{target.endpoint.port}{through}"
 
 
-def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFailed:  # noqa: PLR0911 - one case a failure
+def explain(error: Exception, target: Target) -> ConnectionFailed:  # noqa: PLR0911 - one case a failure
     """The failure of a connection in words, with what to do next and whether trying again can help."""
-    where = f"{host.name} ({target.user}@{target.endpoint.address}:{target.endpoint.port})"
+    where = target.where
     match error:
-        case asyncssh.HostKeyNotVerifiable() if target.jump is not None:
+        case asyncssh.HostKeyNotVerifiable() if "revoked" in error.reason:
             return ConnectionFailed(
-                f"the host key of {where} or of its jump host {target.jump} is unknown or changed: {error.reason}",
-                hint="connect once with `ssh`, compare the fingerprints there, then try again",
+                f"the host key of {where} was revoked (@revoked in known_hosts): nothing is sent to it",
+                hint="the host needs a new key; ask who runs it",
                 retryable=False,
             )
         case asyncssh.HostKeyNotVerifiable():
@@ -178,14 +172,8 @@ def explain(error: Exception, host: HostConfig, target: Target) -> ConnectionFai
         case asyncssh.PermissionDenied():
             tried = ", ".join(target.identity_files) or "no key file"
             return ConnectionFailed(
-                f"{where} refused the login; tried {tried}{' and the SSH agent' if target.agent else ''}",
+                f"{where} refused the login; tried {tried}{' and the SSH agent' if target.agent_path else ''}",
                 hint="set user and identity_file of the host in roost.toml, or add the key to the agent",
-                retryable=False,
-            )
-        case asyncssh.KeyImportError():
-            return ConnectionFailed(
-                f"a key file for {where} cannot be read: {error}",
-                hint="look at identity_file in roost.toml and IdentityFile in ~/.ssh/config",
                 retryable=False,
             )
         case socket.gaierror():

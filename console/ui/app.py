@@ -15,7 +15,7 @@ from textual.binding import Binding
 from textual.worker import Worker, WorkerState
 
 from console import operations
-from console.errors import ConsoleError
+from console.errors import ConsoleError, UnknownHostKey
 from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
 from console.state.sanitize import one_line, sanitize
@@ -23,7 +23,16 @@ from console.ui.availability import is_possible
 from console.ui.commands import ActionCommands
 from console.ui.keymap import ACTIONS, bindings
 from console.ui.messages import JobOpened, JobSelected
-from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, error_text, stop_question
+from console.ui.screens.dialogs import (
+    AskPassphrase,
+    AskRun,
+    Confirm,
+    Notice,
+    PlanDialog,
+    error_text,
+    host_key_question,
+    stop_question,
+)
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
@@ -89,6 +98,7 @@ class RoostApp(App[int]):
     @work(exclusive=True, group="listen", exit_on_error=False)
     async def listen(self) -> None:
         """Open the host and take in what it sends until the link is closed."""
+        operations.ask_passphrases_with(self.ask_passphrase)
         async with self._connect() as session:
             self._session = session
             async for event in session.events():
@@ -105,6 +115,9 @@ class RoostApp(App[int]):
             error = event.worker.error
             if not isinstance(error, ConsoleError):
                 raise error if error is not None else RuntimeError(event.worker.name)
+            if isinstance(error, UnknownHostKey):
+                self.ask_for_trust(error)
+                return
             if event.worker.group == "listen":
                 self._state.apply(Closed(error=error.info), time.monotonic())
             if event.worker.group in _BACKGROUND:
@@ -258,6 +271,18 @@ class RoostApp(App[int]):
     def action_leave(self) -> None:
         """Close the screen; the host does not notice."""
         self.exit(0)
+
+    @work(exclusive=True, group="operation", exit_on_error=False)
+    async def ask_for_trust(self, unknown: UnknownHostKey) -> None:
+        """Show the key of a host that nobody has accepted yet; connect again after a yes."""
+        self._state.apply(Closed(error=unknown.info), time.monotonic())
+        if await self.push_screen_wait(Confirm("Unknown host key", host_key_question(unknown.info), yes="Trust it")):
+            await operations.trust_host(self._state.name, unknown.fingerprint)
+            self.listen()
+
+    async def ask_passphrase(self, question: str) -> str | None:
+        """Ask for the passphrase of an encrypted key."""
+        return await self.push_screen_wait(AskPassphrase(question))
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_run(self) -> None:

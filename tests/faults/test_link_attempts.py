@@ -8,7 +8,7 @@ import pytest
 
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
-from console.link import session
+from console.link import target
 from console.link.channel import open_channel
 from console.link.host_keys import Endpoint, remember
 
@@ -53,8 +53,8 @@ async def test_a_configuration_of_openssh_that_waits_for_the_network_is_tried_ag
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\nexec sleep 60\n")
     ssh.chmod(0o755)
-    monkeypatch.setattr(session.shutil, "which", lambda name: str(ssh))
-    monkeypatch.setattr(session, "RESOLVE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(target.shutil, "which", lambda name: str(ssh))
+    monkeypatch.setattr(target, "RESOLVE_TIMEOUT_S", 0.2)
     with pytest.raises(ConnectionFailed, match="was not read within") as failed:
-        await session.resolve(HostConfig(name="lab", address="lab.example"))
+        await target.resolve(HostConfig(name="lab", address="lab.example"))
     assert failed.value.info.retryable

@@ -10,10 +10,9 @@ import pytest
 
 from console.config.hosts import HostConfig
 from console.errors import ConfirmationNeeded, ConnectionFailed, HostError
-from console.link import host_keys
+from console.link import session
 from console.link.client import HostLink
 from console.link.deploy import release
-from console.link.host_keys import Endpoint
 from console.state.link import Closed, Lost, Up
 from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import LogData, Telemetry
@@ -82,10 +81,9 @@ async def test_openssh_unknown_key_is_asked_for_and_trusted_once(openssh, tmp_pa
     fingerprint = openssh.host_key.get_fingerprint()
     assert fingerprint in caught.value.info.message
     assert caught.value.info.next_command == f"roost hosts trust lab --fingerprint {fingerprint}"
-    endpoint = Endpoint("127.0.0.1", openssh.port)
     with pytest.raises(ConnectionFailed, match="nothing was accepted"):
-        await host_keys.trust(host, endpoint, "SHA256:wrong")
-    await host_keys.trust(host, endpoint, fingerprint)
+        await session.trust(host, "SHA256:wrong")
+    await session.trust(host, fingerprint)
     async with HostLink(host, actor="test") as link:
         assert isinstance(await link.call(ListJobs()), JobList)
 
@@ -95,7 +93,7 @@ async def test_a_host_by_name_is_asked_for_like_one_by_number(openssh, tmp_path:
     with pytest.raises(ConfirmationNeeded):
         async with HostLink(host, actor="test"):
             pass
-    await host_keys.trust(host, Endpoint("localhost", openssh.port), openssh.host_key.get_fingerprint())
+    await session.trust(host, openssh.host_key.get_fingerprint())
     async with HostLink(host, actor="test") as link:
         assert isinstance(await link.call(ListJobs()), JobList)
 
@@ -105,9 +103,7 @@ async def test_a_trusted_key_is_not_replaced_by_trusting_again(openssh, tmp_path
     openssh.change_host_key()
     openssh.start()
     with pytest.raises(ConnectionFailed, match="trusted with another key"):
-        await host_keys.trust(
-            openssh.config(tmp_path / "root"), Endpoint("127.0.0.1", openssh.port), openssh.host_key.get_fingerprint()
-        )
+        await session.trust(openssh.config(tmp_path / "root"), openssh.host_key.get_fingerprint())
 
 
 async def test_leaving_closes_the_connection_and_ends_the_events(embedded: HostConfig) -> None:

@@ -101,6 +101,28 @@ class AskRun(ModalScreen[str | None]):
         self.dismiss(event.value.strip() or None)
 
 
+class AskPassphrase(ModalScreen[str | None]):
+    """The passphrase of an encrypted key; it is kept in memory until the screen closes."""
+
+    BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """A line to type on, unseen."""
+        with Vertical(classes="dialog -small") as dialog:
+            dialog.border_title = "Encrypted key"
+            yield Static(self._question, markup=False)
+            yield Input(password=True, id="passphrase")
+            yield Static("Kept in memory until Roost closes. Escape cancels.", markup=False, classes="quiet")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter."""
+        self.dismiss(event.value or None)
+
+
 class PlanDialog(ModalScreen[bool]):
     """The plan of a run; Enter starts it unless it has problems."""
 
@@ -158,6 +180,15 @@ def stop_question(job: Job, children: list[Job], host: str) -> Text:
         "\n\nIt is asked to end, and killed when it does not end in time. What is finished stays; the same run "
     )
     return text.append("started again goes on from there.")
+
+
+def host_key_question(unknown: ErrorInfo) -> Text:
+    """What accepting a host's key means."""
+    text = Text(f"{unknown.message}\n\n")
+    text.append(
+        "Trust it only if this is the fingerprint that the provider or the host's own console shows", style="bold"
+    )
+    return text.append(": whoever answers with this key sees everything that is sent, tokens included.")
 
 
 def plan_text(plan: RunPlan) -> RenderableType:
