@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from remote.jobs import process
-from remote.protocol.jobs import Finished, Job, Lost, Running
+from remote.protocol.jobs import Finished, Job, Lost, Running, Unkillable
 from tests.faults.test_supervisor_killed import processes_of
 from tests.jobs.test_supervised_jobs import SLEEP
 from tests.jobs.workshop import Workshop
@@ -175,13 +175,40 @@ signal.pause()
     assert (state.outcome, state.exit_code) == ("stopped", 0)
 
 
-def test_pytorch_185414_a_process_that_cannot_be_killed_is_named_and_waited_for_without_end(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def freezer() -> Iterator[Path]:
+    """A group whose frozen members survive SIGKILL, as processes stuck in the kernel do (cgroup v1)."""
+    group = Path("/sys/fs/cgroup/freezer") / f"roost-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no freezer group can be made here: {error}")
+    yield group
+    (group / "freezer.state").write_text("THAWED")
+    deadline = time.monotonic() + 30
+    while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
+
+
+@pytest.mark.slow
+def test_pytorch_185414_a_process_that_cannot_be_killed_is_named_and_its_job_ends_when_it_does(
+    workshop: Workshop, freezer: Path
 ) -> None:
-    """A process stuck in the kernel survives SIGKILL: made by letting the signals of the sweep go astray."""
+    pid = workshop.start("stuck", SLEEP, grace_s=0.2).state.pid
+    (freezer / "cgroup.procs").write_text(str(pid))
+    (freezer / "freezer.state").write_text("FROZEN")
+    workshop.wait_for(lambda: (freezer / "freezer.state").read_text() == "FROZEN\n")
+    workshop.stop("stuck")
+    job = workshop.until("stuck", lambda job: isinstance(job.state, Unkillable), 60.0)
+    assert job.state.pids == [pid]
+    (freezer / "freezer.state").write_text("THAWED")
+    assert workshop.until("stuck", is_finished).state.outcome == "stopped"
+
+
+def test_a_sweep_ends_though_a_process_survives_it(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = workshop.start("stuck", SLEEP).state.pid
     stuck = process.read_process(pid)
     assert stuck is not None
     monkeypatch.setattr(process, "send_signal", lambda process, number: None)
-    survivors = process.sweep(lambda: [stuck], gentle_s=0.05, hard_s=0.05)
-    assert survivors == [stuck]
+    assert process.sweep(lambda: [stuck], gentle_s=0.05, hard_s=0.05) == [stuck]
