@@ -5,13 +5,15 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed, ConsoleError, HostError
-from console.link.channel import Channel, open_channel
+from console.link.calls import Calls
+from console.link.channel import Channel
 from console.link.cursors import Cursors, Gap
 from console.link.engine_http import Reader, Writer
+from console.link.greeting import open_and_greet
 from console.link.inbox import Inbox
 from console.link.ingress import receive_frame
 from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
@@ -20,16 +22,10 @@ from console.state.sanitize import sanitize
 from remote.protocol.codec import ProtocolError, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Call, Event, Failure, HostFrame
-from remote.protocol.requests import Hello, Ping, Reply, Request, Watch, Welcome
-from remote.protocol.version import PROTOCOL_VERSION
+from remote.protocol.requests import Ping, Reply, Request, Watch
 
 Locate = Callable[[], Awaitable[HostConfig]]
 """Finds the host again before a reconnect, for hosts that may come back at another port."""
-
-
-class _Pending(NamedTuple):
-    request: Request
-    reply: asyncio.Future[Reply]
 
 
 class HostLink:
@@ -52,8 +48,7 @@ class HostLink:
         self._watchdog = Watchdog(timings, monotonic=time.monotonic(), wall=wall_clock())
         self.state: LinkState = Connecting(attempt=1, since=time.monotonic())
         self._inbox = Inbox()
-        self._pending: dict[int, _Pending] = {}
-        self._last_call = 0
+        self._calls = Calls()
         self._cursors: Cursors | None = None
         self._channel: Channel | None = None
         self._open_channel: Channel | None = None
@@ -81,19 +76,14 @@ class HostLink:
         """The host's reply; over a lost link the call waits and is sent again. Raises HostError or ConnectionFailed."""
         if isinstance(self.state, Closed):
             raise self._closed_error(self.state)
-        self._last_call += 1
-        number = self._last_call
-        pending = _Pending(request, asyncio.get_running_loop().create_future())
-        self._pending[number] = pending
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._inbox.look_again()
-                await self._send(Call(call_id=number, request=request))
-                return await pending.reply
+            with self._calls.open(request) as waiting:
+                async with asyncio.timeout(timeout_s):
+                    await self._inbox.look_again()
+                    await self._send(Call(call_id=waiting.number, request=request))
+                    return await waiting.reply
         except TimeoutError:
             raise self._no_answer(request, timeout_s) from None
-        finally:
-            del self._pending[number]
 
     async def watch(self, watch: Watch) -> None:
         """Replace what the host streams; remembered over lost links."""
@@ -140,33 +130,7 @@ class HostLink:
             return
 
     async def _open(self) -> tuple[Channel, Up]:
-        channel = await open_channel(self.host)
-        try:
-            asked = time.monotonic()
-            async with asyncio.timeout(self._timings.hello_s):
-                await channel.send(
-                    encode_line(Call(call_id=0, request=Hello(protocol=PROTOCOL_VERSION, actor=self.actor)))
-                )
-                welcome = await self._welcome(channel)
-        except (ConnectionError, ProtocolError, TimeoutError) as error:
-            await channel.close()
-            raise ConnectionFailed(f"{self.host.name} did not greet: {error or 'no answer in time'}") from error
-        except BaseException:
-            await channel.close()
-            raise
-        now = time.monotonic()
-        return channel, Up(since=now, latency_s=now - asked, welcome=welcome)
-
-    async def _welcome(self, channel: Channel) -> Welcome:
-        async for line in channel.lines():
-            match receive_frame(line):
-                case Answer(reply=Welcome() as welcome):
-                    return welcome
-                case Failure(error=error):
-                    raise HostError(error)
-                case _:
-                    pass
-        raise await channel.ended()
+        return await open_and_greet(self.host, self.actor, patience_s=self._timings.hello_s)
 
     async def _enter(self, state: LinkState) -> None:
         self.state = state
@@ -209,21 +173,17 @@ class HostLink:
 
     async def _close(self, error: ErrorInfo) -> None:
         await self._enter(Closed(error=error))
-        for pending in self._pending.values():
-            if not pending.reply.done():
-                pending.reply.set_exception(HostError(error))
+        self._calls.fail_all(error)
 
     async def _resume(self, channel: Channel) -> None:
         self._channel = self._open_channel = channel
         if self._cursors is not None:
             await self._send(Call(call_id=0, request=self._cursors.watch()))
-        for number, pending in list(self._pending.items()):
-            if not isinstance(pending.request, Watch):
-                await self._send(Call(call_id=number, request=pending.request))
-            elif not pending.reply.done():
-                await self._send(
-                    Call(call_id=number, request=self._cursors.watch() if self._cursors else pending.request)
-                )
+        for waiting in self._calls.unanswered():
+            again = waiting.request
+            if isinstance(again, Watch) and self._cursors is not None:
+                again = self._cursors.watch()
+            await self._send(Call(call_id=waiting.number, request=again))
 
     async def _use(self, channel: Channel) -> str:
         """Read the link until it breaks; the reason in words."""
@@ -283,15 +243,11 @@ class HostLink:
 
     async def _take(self, frame: HostFrame) -> None:
         match frame:
-            case Answer(call_id=number, reply=reply):
-                if number in self._pending and not self._pending[number].reply.done():
-                    self._pending[number].reply.set_result(reply)
             case Failure(call_id=0, error=error):
                 # The host gave up a stream: a fresh link asks for all of them again.
                 raise ConnectionError(error.message)
-            case Failure(call_id=number, error=error):
-                if number in self._pending and not self._pending[number].reply.done():
-                    self._pending[number].reply.set_exception(HostError(error))
+            case Answer() | Failure():
+                self._calls.take(frame)
             case _:
                 await self._deliver(frame)
 
@@ -305,6 +261,6 @@ class HostLink:
         if fresh is None:
             return
         await self._inbox.put(fresh)
-        if not self._pending:
-            await self._inbox.wait_for_room(unless=lambda: bool(self._pending))
+        if not self._calls.is_anyone_waiting():
+            await self._inbox.wait_for_room(unless=self._calls.is_anyone_waiting)
             self._watchdog.heard(time.monotonic())
