@@ -47,7 +47,7 @@ def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
         try:
             verdict = execution.carry_out()
         finally:
-            troubles = children.stop_all(f"its run {job.job_id} has ended")
+            troubles = children.stop_all("the run is over")
             for trouble in troubles:
                 reporter.warn(trouble)
         if troubles:
