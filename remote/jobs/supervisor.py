@@ -38,10 +38,11 @@ STARTED = b"started\n"
 class Supervisor:
     """The life of one job, from its launch record, or from where another supervisor left it, to its exit record."""
 
-    def __init__(self, directory: Path, launch: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, launch: dict[str, Any], lock: int) -> None:
         self.directory = directory
         self.root = directory.parents[1]
         self.launch = launch
+        self.lock = lock
         self.log_bound = LogBound(directory, int(launch.get("log_limit_bytes", LOG_LIMIT_BYTES)))
         self.stop: dict[str, Any] | None = None
         self.kill_at = float("inf")
@@ -117,7 +118,8 @@ class Supervisor:
         with contextlib.suppress(OSError):
             reserve.insist(self.root, (self.directory / "heartbeat").touch)
         with contextlib.suppress(OSError):
-            Path(self.launch["lock"]).touch()
+            # Its own file, whatever is at the path by now: cleaners of /tmp spare what is young.
+            os.utime(self.lock)
         self._bound_log()
 
     def _bound_log(self) -> None:
@@ -292,11 +294,11 @@ def _detach() -> None:
     os.setsid()
 
 
-def _begin(directory: Path, launch: dict[str, Any]) -> Supervisor | None:
+def _begin(directory: Path, launch: dict[str, Any], lock: int) -> Supervisor | None:
     """A supervisor with its work, started or adopted; None when the job is over."""
     if (directory / "exit.json").exists():
         return None
-    supervisor = Supervisor(directory, launch)
+    supervisor = Supervisor(directory, launch, lock)
     started = plain_json.read_json(directory / "started.json")
     if started is None:
         supervisor.start()
@@ -314,7 +316,7 @@ def main(directory: Path) -> int:
             raise FileNotFoundError(f"{directory} has no launch.json")
         path = Path(launch["lock"])
         lock = locks.take(path, LOCK_TIMEOUT_S)
-        supervisor = _begin(directory, launch)
+        supervisor = _begin(directory, launch, lock)
     except (OSError, ValueError, KeyError) as error:
         _complain(f"could not start: {error}")
         _answer(f"{type(error).__name__}: {error}\n".encode())

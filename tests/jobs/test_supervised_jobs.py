@@ -290,6 +290,24 @@ def test_a_supervisor_that_will_not_wake_is_replaced(workshop):
     assert is_gone(pid)
 
 
+def test_a_cleaned_tmp_makes_no_second_supervisor(workshop):
+    workshop.start("steady", SLEEP)
+    workshop.until("steady", lambda job: job.last_line == "asleep")
+    supervisor = supervisor_pid(workshop, "steady")
+    shutil.rmtree(workshop.store._locks)
+    workshop.store._locks.mkdir(mode=0o700)
+    heartbeat = workshop.store.directory("steady") / "heartbeat"
+    for _ in range(2):
+        beat = heartbeat.stat().st_mtime
+        workshop.wait_for(lambda beat=beat: heartbeat.stat().st_mtime > beat)
+    workshop.store.recover_all()
+    assert isinstance(workshop.store.get("steady").state, Running)
+    state = json.loads((workshop.store.directory("steady") / "state.json").read_bytes())
+    assert (state["supervisor_pid"], state["rev"]) == (supervisor, 1)
+    workshop.stop("steady")
+    assert workshop.until("steady", finished).state.signal == signal.SIGTERM
+
+
 def test_a_root_of_a_newer_roost_is_only_read(workshop):
     workshop.start("good", SUCCEED)
     workshop.until("good", finished)
