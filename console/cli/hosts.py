@@ -18,7 +18,7 @@ from remote.protocol.errors import ErrorCode
 app = typer.Typer(help="The hosts of roost.toml.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("list")
+@app.command("list", short_help="List the configured hosts.")
 def list_all(as_json: Json = False) -> None:  # noqa: FBT002
     """List the configured hosts; the embedded host is always there."""
 
@@ -34,7 +34,7 @@ def list_all(as_json: Json = False) -> None:  # noqa: FBT002
         print_text(f"{host.name:<16} {host.user or ''}{'@' if host.user else ''}{host.address}")
 
 
-@app.command("check")
+@app.command("check", short_help="Look at a host without changing it.")
 def check_host(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it, or 'embedded'.")],
     as_json: Json = False,  # noqa: FBT002
@@ -48,7 +48,7 @@ def check_host(
     raise typer.Exit(0 if found.usable else EXIT_CODES[ErrorCode.PRECONDITION])
 
 
-@app.command()
+@app.command(short_help="Make a Python environment for Roost on a host.")
 def prepare(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it.")],
     confirm: Annotated[
@@ -84,7 +84,7 @@ def _confirmed(name: str) -> bool:
     return sys.stdin.isatty() and typer.confirm(f"Do this on {name}?", default=False, err=True)
 
 
-@app.command()
+@app.command(short_help="Accept a host's key by its fingerprint.")
 def trust(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it.")],
     fingerprint: Annotated[

@@ -27,7 +27,7 @@ def group() -> None:
     """Keep `request` a verb of its own while it is the only one."""
 
 
-@app.command()
+@app.command(short_help="Send one HTTP request and print the body.")
 def request(
     job_id: JobName,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Such as /v1/models, /get_server_info or /metrics.")],

@@ -29,7 +29,7 @@ Names = Annotated[
 ]
 
 
-@app.command()
+@app.command(short_help="List what lies where, and what can go.")
 def usage(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
     """List what lies where, the largest first, what can go and what cannot and why, and the trash."""
 
@@ -44,7 +44,7 @@ def usage(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # n
         print_text("\n".join(report_lines(report)))
 
 
-@app.command()
+@app.command(short_help="Move directories into the trash, after a plan.")
 def reclaim(
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Directories on the host; relative: below ROOT.")
@@ -107,7 +107,7 @@ def _agreed(paths: list[str], confirm: str | None, host: str) -> bool:
     return sys.stdin.isatty() and typer.confirm(question, default=False, err=True)
 
 
-@app.command()
+@app.command(short_help="Put an entry of the trash back.")
 def restore(
     name: Annotated[str, typer.Argument(metavar="ENTRY", help="An entry of the trash.")],
     host: Host = operations.EMBEDDED,
@@ -126,7 +126,7 @@ def restore(
         print_text(f"{name} is back where it was")
 
 
-@app.command()
+@app.command(short_help="Delete entries of the trash for good, as a job.")
 def purge(
     names: Names = None,
     everything: Everything = False,  # noqa: FBT002
