@@ -9,9 +9,15 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _BASES = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108 - the directory below is checked for its owner and mode
+
+
+STORAGE_LOCK = "_storage.change"
+"""No job's name. Held by whoever changes what lies on the disks, and for the moment in which a job is put on record."""
 
 
 class NoLockDirectory(OSError):
@@ -93,6 +99,16 @@ def take(path: Path, timeout_s: float) -> int:
         if time.monotonic() >= deadline:
             raise LockTimeout(f"{path} is held by another process")
         time.sleep(0.01)
+
+
+@contextmanager
+def held(path: Path, timeout_s: float) -> Iterator[None]:
+    """The exclusive lock on `path` for as long as this lasts; raises LockTimeout."""
+    descriptor = take(path, timeout_s)
+    try:
+        yield
+    finally:
+        give_back(path, descriptor)
 
 
 def give_back(path: Path, descriptor: int) -> None:

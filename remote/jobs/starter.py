@@ -10,7 +10,7 @@ import msgspec
 
 from remote.artifacts import reserve
 from remote.errors import Conflict, Precondition
-from remote.jobs import launch, records, view
+from remote.jobs import launch, locks, records, view
 from remote.jobs.gpu_demand import GpuDemand
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases, device_environment
@@ -18,6 +18,8 @@ from remote.jobs.records import LaunchRecord
 from remote.jobs.spawn import spawn_supervisor
 from remote.protocol.jobs import Queued
 from remote.protocol.specs import Spec
+
+STORAGE_TIMEOUT_S = 60.0
 
 
 class Starter:
@@ -30,14 +32,15 @@ class Starter:
         release: Path,
         python: str,
         plan: Callable[[Spec], LaunchPlan],
-        locks: Path,
+        lock_directory: Path,
         leases: Leases,
     ) -> None:
         self._root = root
         self._release = release
         self._python = python
         self._plan = plan
-        self._locks = locks
+        self._locks = lock_directory
+        self._storage_lock = lock_directory / locks.STORAGE_LOCK
         self.leases = leases
 
     def begin(self, directory: Path, spec: Spec, *, actor: str, run_id: str | None) -> None:
@@ -51,7 +54,12 @@ class Starter:
             return
         planned = self._plan(spec)
         with self.leases.lease(directory, GpuDemand(planned.gpus, planned.gpu_indices)) as gpus:
-            self.reserve(directory, spec)
+            # Whoever frees the disks sees the job, or has moved what it names before the job is there.
+            try:
+                with locks.held(self._storage_lock, STORAGE_TIMEOUT_S):
+                    self.reserve(directory, spec)
+            except locks.LockTimeout as error:
+                raise Conflict(f"the disks are being tidied up: {error}", hint="Try again in a moment.") from error
             cookie = self.write_launch(directory, planned, actor=actor, run_id=run_id, gpus=gpus)
             spawn_supervisor(self._python, directory, cookie)
 

@@ -57,7 +57,7 @@ class JobStore:
             release=release,
             python=python,
             plan=plan or partial(launch.plan, python=python),
-            locks=self._locks,
+            lock_directory=self._locks,
             leases=leases or Leases(locks.device_directory()),
         )
         self._finished: dict[str, tuple[int, Job]] = {}
@@ -177,23 +177,28 @@ class JobStore:
     @contextmanager
     def changing_storage(self) -> Iterator[None]:
         """One change of what lies on the disks at a time; raises Conflict when another takes too long."""
-        with self._changing("storage"):
+        with self._locked(locks.STORAGE_LOCK, "what lies on the disks"):
             yield
 
     @contextmanager
     def _changing(self, job_id: str) -> Iterator[None]:
         self.directory(job_id)
+        with self._locked(f"{job_id}.change", job_id):
+            yield
+
+    @contextmanager
+    def _locked(self, lock_name: str, subject: str) -> Iterator[None]:
         if self._is_newer:
             raise Precondition(
                 f"{self.root} was set up by a newer Roost than this one: it is only read, never changed",
                 hint="Use that newer Roost, or another root.",
             )
-        path = self._locks / f"{job_id}.change"
+        path = self._locks / lock_name
         try:
             lock = locks.take(path, _CHANGE_TIMEOUT_S)
         except locks.LockTimeout as error:
             raise Conflict(
-                f"another change of {job_id} is under way: {error}", hint="Try again in a moment."
+                f"another change of {subject} is under way: {error}", hint="Try again in a moment."
             ) from error
         try:
             yield
@@ -201,7 +206,7 @@ class JobStore:
             if not reserve.is_full(error):
                 raise
             raise Precondition(
-                f"there is no room left on the disk of {self.root} ({error.strerror}); {job_id} is as it was",
+                f"there is no room left on the disk of {self.root} ({error.strerror}); {subject} is as it was",
                 hint="Make room there (`df -h` and `df -i` say what is short), then ask again.",
             ) from error
         finally:

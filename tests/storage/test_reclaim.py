@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -252,3 +253,15 @@ def test_precondition_is_raised_when_a_path_of_a_valid_token_came_into_use(host)
     with pytest.raises(Precondition, match="in use by run-busy"):
         carry_out(host, plan)
     assert (run / "store").exists()
+
+
+def test_no_job_appears_while_the_disks_are_changed(host) -> None:
+    """Between the last look at who uses a directory and its move, a start waits."""
+    host.run("old")
+    started = threading.Thread(target=host.run, args=("other",))
+    with host.store.changing_storage():
+        started.start()
+        host.shop.wait_for((host.store._locks / "run-other.change").exists)
+        assert not host.store.directory("run-other").exists()
+    started.join()
+    assert isinstance(host.store.get("run-other").state, Finished)
