@@ -54,7 +54,7 @@ RUN = run.RunConfig(
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
 DRAFTER = specs.DrafterServing(model="/runs/embedded/drafter", speculation=SPECULATION)
 STORAGE_ENTRY = storage.StorageEntry(
-    path="/root/runs/old/mapping",
+    path="/data/roost/runs/old/mapping",
     kind="mapping",
     bytes=4096,
     files=6,
@@ -64,15 +64,15 @@ STORAGE_ENTRY = storage.StorageEntry(
 )
 TRASH_ENTRY = storage.TrashEntry(
     name="261201-101500-old-1f2e",
-    path="/root/trash/261201-101500-old-1f2e",
-    origin="/root/runs/old",
+    path="/data/roost/trash/261201-101500-old-1f2e",
+    origin="/data/roost/runs/old",
     bytes=1 << 40,
     files=512,
     trashed_at=T0,
     trashed_by="cli",
 )
-KEPT = storage.KeptItem(path="/root/runs/old/mapping", reason="the draft vocabulary is small")
-PURGE = specs.PurgeSpec(entries=["/root/trash/261201-101500-old-1f2e"])
+KEPT = storage.KeptItem(path="/data/roost/runs/old/mapping", reason="the draft vocabulary is small")
+PURGE = specs.PurgeSpec(entries=["/data/roost/trash/261201-101500-old-1f2e"])
 MAPPING_COPY = specs.MappingCopySpec(source="/data/mapping", destination="/data/copy", replace=True)
 SPECS = [
     specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER),
@@ -383,13 +383,13 @@ REPLIES = [
     RUN_PLAN,
     VERDICT,
     MAPPING_REPORT,
-    storage.StorageReport(root="/root", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
+    storage.StorageReport(root="/data/roost", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
     storage.ReclaimPlan(
-        paths=["/root/runs/old"],
+        paths=["/data/roost/runs/old"],
         bytes=1 << 40,
         files=512,
         kept=[KEPT],
-        problems=["/root/runs/new is in use by run-new"],
+        problems=["/data/roost/runs/new is in use by run-new"],
         token="6932d1f0-0123abcd",
         expires_at=T0,
     ),
