@@ -6,11 +6,12 @@ import shlex
 import sys
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.worker import Worker, WorkerState
 
@@ -22,15 +23,14 @@ from console.state.sanitize import one_line, sanitize
 from console.ui.availability import is_possible
 from console.ui.commands import ActionCommands
 from console.ui.keymap import ACTIONS, bindings
+from console.ui.login import ask_for_trust, ask_passphrase
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.screens.dialogs import (
-    AskPassphrase,
     AskRun,
     Confirm,
     Notice,
     PlanDialog,
     error_text,
-    host_key_question,
     stop_question,
 )
 from console.ui.screens.log import LogScreen
@@ -98,7 +98,7 @@ class RoostApp(App[int]):
     @work(exclusive=True, group="listen", exit_on_error=False)
     async def listen(self) -> None:
         """Open the host and take in what it sends until the link is closed."""
-        operations.ask_passphrases_with(self.ask_passphrase)
+        operations.ask_passphrases_with(partial(ask_passphrase, self))
         async with self._connect() as session:
             self._session = session
             async for event in session.events():
@@ -116,7 +116,7 @@ class RoostApp(App[int]):
             if not isinstance(error, ConsoleError):
                 raise error if error is not None else RuntimeError(event.worker.name)
             if isinstance(error, UnknownHostKey):
-                self.ask_for_trust(error)
+                self.meet_host(error)
                 return
             if event.worker.group == "listen":
                 self._state.apply(Closed(error=error.info), time.monotonic())
@@ -273,16 +273,11 @@ class RoostApp(App[int]):
         self.exit(0)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
-    async def ask_for_trust(self, unknown: UnknownHostKey) -> None:
-        """Show the key of a host that nobody has accepted yet; connect again after a yes."""
+    async def meet_host(self, unknown: UnknownHostKey) -> None:
+        """Ask whether to trust a host that was never met; connect again after a yes."""
         self._state.apply(Closed(error=unknown.info), time.monotonic())
-        if await self.push_screen_wait(Confirm("Unknown host key", host_key_question(unknown.info), yes="Trust it")):
-            await operations.trust_host(self._state.name, unknown.fingerprint)
+        if await ask_for_trust(self, self._state.name, unknown):
             self.listen()
-
-    async def ask_passphrase(self, question: str) -> str | None:
-        """Ask for the passphrase of an encrypted key."""
-        return await self.push_screen_wait(AskPassphrase(question))
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_run(self) -> None:

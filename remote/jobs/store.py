@@ -1,7 +1,6 @@
 """The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
 
 import contextlib
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,14 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from remote.artifacts import reserve
-from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
-from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, process, records, view
+from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError
+from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
 from remote.jobs.operations import Operations
 from remote.jobs.records import ExitRecord, StopRecord
 from remote.jobs.secret_store import SecretStore
-from remote.jobs.spawn import spawn_supervisor
 from remote.jobs.starter import Starter
 from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
@@ -25,8 +23,6 @@ from remote.protocol.requests import LogPage
 from remote.protocol.specs import Spec
 
 _CHANGE_TIMEOUT_S = 120.0
-_KILL_TIMEOUT_S = 10.0
-_WAKE_TIMEOUT_S = 5.0
 
 
 class JobStore:
@@ -95,16 +91,17 @@ class JobStore:
 
         Work that lives goes on under it; of work that is gone the outputs are checked. Raises NotFound, Conflict, WorkFailed.
         """
+        directory = self.directory(job_id)
         with self._changing(job_id):
             state = self.get(job_id).state
-            if isinstance(state, Orphaned) or (isinstance(state, Lost) and not self._is_looked_after(job_id)):
-                self._adopt(job_id)
+            if isinstance(state, Orphaned) or (isinstance(state, Lost) and not rescue.is_looked_after(directory)):
+                rescue.adopt(self.python, directory)
         return self.get(job_id)
 
     def recover_all(self) -> None:
         """Recover every job that needs it; one that cannot be recovered now keeps its state and is tried again the next time."""
         for job in self.list():
-            if isinstance(job.state, Orphaned | Lost) and not self._is_looked_after(job.job_id):
+            if isinstance(job.state, Orphaned | Lost) and not rescue.is_looked_after(self.directory(job.job_id)):
                 with contextlib.suppress(RoostError):
                     self.recover(job.job_id)
         self._tidy_locks()
@@ -237,8 +234,8 @@ class JobStore:
             case Finished():
                 return
             case Lost():
-                if not self._is_looked_after(job.job_id):
-                    self._adopt(job.job_id)
+                if not rescue.is_looked_after(directory):
+                    rescue.adopt(self.python, directory)
                 return
             case Quarantined(reason=why):
                 raise Precondition(f"{job.job_id} is quarantined and not touched: {why}")
@@ -251,14 +248,11 @@ class JobStore:
             case Queued():
                 self._record_stopped(directory, "before it was started")
             case Orphaned():
-                self._adopt(job.job_id)
+                rescue.adopt(self.python, directory)
             case Stalled():
-                self._wake(directory)
+                rescue.wake(self.python, directory)
             case _:
                 pass
-
-    def _is_looked_after(self, job_id: str) -> bool:
-        return (self.directory(job_id) / "lost.json").exists()
 
     def _tidy_locks(self) -> None:
         """Remove the lock files of holders that were killed; one that is held or waited for is left alone."""
@@ -267,49 +261,8 @@ class JobStore:
                 with contextlib.suppress(locks.LockTimeout):
                     locks.give_back(path, locks.take(path, 0.0))
 
-    def _adopt(self, job_id: str) -> None:
-        directory = self.directory(job_id)
-        planned = records.read_launch(directory)
-        if planned is not None:
-            spawn_supervisor(self.python, directory, planned.cookie)
-
-    def _wake(self, directory: Path) -> None:
-        """Have a stop carried out by a supervisor that went silent: it was suspended, or it is replaced."""
-        found = records.read_records(directory)
-        supervisor = found.supervisor()
-        if supervisor is None or found.launch is None:
-            return
-        frozen = process.read_process(supervisor[0])
-        if frozen is None or frozen.start_time != supervisor[1]:
-            return
-        process.send_signal(frozen, signal.SIGCONT)
-        if _until(lambda: _beats(directory, found.heartbeat), _WAKE_TIMEOUT_S):
-            return
-        process.send_signal(frozen, signal.SIGKILL)
-        lock = Path(found.launch.lock)
-        if not _until(lambda: not locks.is_held(lock), _KILL_TIMEOUT_S):
-            raise WorkFailed(
-                f"the supervisor of {directory.name} (process {frozen.pid}) is stuck in the kernel",
-                hint="The stop is on record; this host needs to be recycled.",
-            )
-        self._adopt(directory.name)
-
     def _record_stopped(self, directory: Path, circumstance: str) -> None:
         stop = plain_json.read_json(directory / "stop.json") or {}
         reason = f"{outcome.stop_reason(stop)} ({circumstance})"
         ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
         reserve.write_once(self.root, directory / "exit.json", records.encode(ended))
-
-
-def _beats(directory: Path, since: float | None) -> bool:
-    return records.modified_at(f"{directory}/heartbeat") != since
-
-
-def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether `condition` came true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.02)
-    return True
