@@ -27,7 +27,7 @@ from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
-from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
+from remote.protocol.ids import JobId, OpId, is_job_id, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
@@ -98,6 +98,7 @@ async def find_host(name: str) -> HostConfig:
 
 
 async def _ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:
+    _require_job_id(getattr(request, "job_id", None))
     answer: Reply = await session.call(request, timeout_s=timeout_s)
     if not isinstance(answer, reply):
         raise ConsoleError(
@@ -108,6 +109,14 @@ async def _ask(session: Session, request: Request, reply: type[_R], *, timeout_s
             )
         )
     return answer
+
+
+def _require_job_id(job_id: JobId | None) -> None:
+    if job_id is not None and not is_job_id(job_id):
+        raise UsageError(
+            f"{job_id!r} is no job id: lower-case letters, digits and dashes, at most 64 characters",
+            hint="`roost jobs` lists them",
+        )
 
 
 def host_events(session: Session) -> AsyncGenerator[LinkState | Event, None]:

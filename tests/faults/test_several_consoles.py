@@ -107,3 +107,9 @@ async def test_a_stop_without_a_revision_joins_the_one_under_way(embedded: HostC
     state = shop.until("shared", lambda job: isinstance(job.state, Finished)).state
     assert state.reason == "stopped by ann: first"
     assert (shop.store.directory("shared") / "stops").read_text() == "x"
+
+
+async def test_a_name_that_no_job_can_have_is_a_usage_error(embedded: HostConfig, same_engine: None) -> None:
+    for verb in ("status", "logs", "wait"):
+        code, document, _ = roost(verb, "../escape")
+        assert (code, document["error"]["code"]) == (2, "usage"), verb
