@@ -102,7 +102,7 @@ def _public_text(key: asyncssh.SSHKey) -> str:
 
 def _stored_key(endpoint: Endpoint) -> str | None:
     path = known_hosts_file()
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if path.exists() else []
     found = [line.split(" ", 1)[1] for line in lines if line.split(" ", 1)[0] == _pattern(endpoint)]
     return " ".join(found[0].split()[:2]) if found else None
 
@@ -112,11 +112,11 @@ def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:
     path = known_hosts_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     pattern = _pattern(endpoint)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if path.exists() else []
     kept = [line for line in lines if line.split(" ", 1)[0] != pattern]
     kept.append(f"{pattern} {key.export_public_key('openssh').decode().strip()}")
     temporary = path.with_name(f".known_hosts.{os.getpid()}")
-    temporary.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    temporary.write_text("\n".join(kept) + "\n", encoding="utf-8", errors="surrogateescape")
     temporary.chmod(0o600)
     temporary.replace(path)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from console.config.hosts import HostConfig
-from console.errors import ConfirmationNeeded, ConnectionFailed, UnknownHostKey
+from console.errors import ConfirmationNeeded, ConnectionFailed, UnknownHostKey, UsageError
 from console.link import host_keys, private_keys, session
 from console.link.client import HostLink
 from console.link.host_keys import known_hosts_file
@@ -226,3 +226,13 @@ async def test_the_screen_asks_for_the_passphrase_and_for_the_key_of_the_host(
 async def opened(host: HostConfig) -> AsyncIterator[LiveSession]:
     async with HostLink(host, actor="screen") as link:
         yield LiveSession(link)
+
+
+async def test_a_damaged_store_of_keys_is_named_and_never_rewritten(openssh: OpenSSH, tmp_path: Path) -> None:
+    openssh.remember()
+    known = known_hosts_file()
+    known.write_bytes(known.read_bytes() + b"\xf6\xff no entry\n")
+    with pytest.raises(UsageError, match="a known_hosts file cannot be read"):
+        await ping(openssh.config(tmp_path / "root"))
+    openssh.remember()
+    assert b"\xf6\xff no entry\n" in known.read_bytes()
