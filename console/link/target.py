@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from console.config.hosts import HostConfig
-from console.errors import ConnectionFailed
+from console.errors import ConnectionFailed, UsageError
 from console.link.host_keys import SSH_PORT, Endpoint
 
 RESOLVE_TIMEOUT_S = 10.0
@@ -35,7 +35,14 @@ class Target(NamedTuple):
 
 
 async def resolve(host: HostConfig) -> Target:
-    """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone."""
+    """What `ssh -G` says of the host, overridden by roost.toml; without an ssh binary roost.toml alone.
+
+    Raises UsageError for a key file of roost.toml that is not there, ConnectionFailed when `ssh -G` fails.
+    """
+    if host.identity_file and not Path(host.identity_file).expanduser().is_file():
+        raise UsageError(
+            f"the identity_file of {host.name} is not there: {host.identity_file}", hint="mend it in roost.toml"
+        )
     # A port and a key of its own (the embedded host) leave nothing for OpenSSH's configuration to say.
     settings = {} if host.port and host.user and host.identity_file else await _openssh_settings(host.address)
     endpoint = Endpoint(

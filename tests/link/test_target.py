@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from console.config.hosts import HostConfig
+from console.errors import UsageError
 from console.link import target
 from console.link.client import HostLink
 from console.link.host_keys import Endpoint, remember
@@ -66,6 +67,11 @@ async def test_roost_toml_overrides(openssh_says: Say, tmp_path: Path) -> None:
 async def test_no_known_hosts_file_of_openssh_switches_checking_off(openssh_says: Say) -> None:
     openssh_says("hostname 10.0.0.7\nport 22\nuser ann\nuserknownhostsfile none\nstricthostkeychecking false\n")
     assert (await target.resolve(HostConfig(name="lab", address="lab"))).known_hosts_files == []
+
+
+async def test_a_key_file_of_roost_toml_that_is_not_there_is_named() -> None:
+    with pytest.raises(UsageError, match="/nowhere/key"):
+        await target.resolve(HostConfig(name="lab", address="lab", identity_file="/nowhere/key"))
 
 
 RELAY = """
