@@ -22,7 +22,7 @@ from remote.protocol.frames import Event, JobChanged, LogData, LogTruncated, Tel
 from remote.protocol.jobs import Job
 from remote.protocol.requests import Watch
 from tests.faults.proxy import Network, network_to
-from tests.jobs.workshop import Workshop
+from tests.jobs.workshop import Workshop, end_everything_below
 
 QUICK = LinkTimings(
     ping_interval_s=0.5, tick_s=0.1, silence_s=3.0, probe_s=1.0, steady_s=0.2, backoff_first_s=0.1, backoff_most_s=0.5
@@ -138,3 +138,4 @@ async def ground_before(host: HostConfig) -> AsyncIterator[Ground]:
     async with network_to(host.port or 0) as network:
         remember(Endpoint("127.0.0.1", network.port), asyncssh.import_public_key(address.host_key))
         yield Ground(host, network)
+    end_everything_below(Path(host.root))

@@ -19,7 +19,7 @@ from remote.protocol.jobs import Running
 from remote.protocol.requests import Ping
 from tests.faults.linked import PATIENCE_S, QUICK
 from tests.jobs.test_supervised_jobs import SLEEP
-from tests.jobs.workshop import Workshop
+from tests.jobs.workshop import Workshop, end_everything_below
 from tests.link.servers import OpenSSH
 
 
@@ -30,6 +30,7 @@ def shop(openssh: OpenSSH, tmp_path: Path) -> Iterator[Workshop]:
     yield Workshop(tmp_path / "root")
     for session in session_processes(openssh):
         process.send_signal(session, signal.SIGKILL)
+    end_everything_below(tmp_path / "root")
 
 
 def link_to(openssh: OpenSSH, shop: Workshop, **changes: object) -> HostLink:

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from console.ui.screens.dialogs import Confirm, Notice
 from console.ui.session import ACTOR, LiveSession
 from remote.protocol.errors import ErrorCode
 from remote.protocol.jobs import Finished
-from tests.jobs.workshop import Workshop
+from tests.jobs.workshop import Workshop, end_everything_below
 
 COUNTS_ITS_STOPS = """
 import signal, time
@@ -35,9 +35,10 @@ time.sleep(600)
 
 
 @pytest.fixture
-def shop(embedded: HostConfig) -> Workshop:
+def shop(embedded: HostConfig) -> Iterator[Workshop]:
     """Small programs as jobs of the embedded host."""
-    return Workshop(Path(embedded.root))
+    yield Workshop(Path(embedded.root))
+    end_everything_below(Path(embedded.root))
 
 
 def roost(*arguments: str) -> tuple[int, dict, str]:
