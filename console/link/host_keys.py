@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from console.errors import ConnectionFailed, UnknownHostKey, UsageError
 
 FETCH_TIMEOUT_S = 15.0
 SSH_PORT = 22
+_OF_ALL_USERS = Path("/etc/ssh/ssh_known_hosts")
 
 
 class Endpoint(NamedTuple):
@@ -38,7 +40,7 @@ def _pattern(endpoint: Endpoint) -> str:
 
 def known_hosts(more: list[Path]) -> asyncssh.SSHKnownHosts:
     """The keys of Roost's store, of the user's `~/.ssh/known_hosts`, and of what his configuration names besides, for asyncssh."""
-    files = list(dict.fromkeys([known_hosts_file(), Path.home() / ".ssh/known_hosts", *more]))
+    files = list(dict.fromkeys([known_hosts_file(), Path.home() / ".ssh/known_hosts", _OF_ALL_USERS, *more]))
     text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
     try:
         return asyncssh.import_known_hosts(text + "\n")
@@ -78,33 +80,35 @@ def _ip_of(address: str) -> str:
     return ""
 
 
-def accept(name: str, endpoint: Endpoint, key: asyncssh.SSHKey, fingerprint: str) -> None:
-    """Remember a host's key if it has `fingerprint`; raises ConnectionFailed when it has another, or the host had."""
+def accept(name: str, endpoint: Endpoint, key: asyncssh.SSHKey, fingerprint: str, more: list[Path]) -> None:
+    """Remember a host's key if it has `fingerprint`.
+
+    Raises ConnectionFailed when it has another, was revoked, or when any known_hosts file trusts the host by other keys.
+    """
     if key.get_fingerprint() != fingerprint:
         raise ConnectionFailed(
             f"the host key of {name} is {key.get_fingerprint()}, not {fingerprint}; nothing was accepted",
             hint="somebody may be between you and the host",
             retryable=False,
         )
-    stored = _stored_key(endpoint)
-    if stored is not None and stored != _public_text(key):
+    trusted, _, revoked, *_ = known_hosts(more).match(endpoint.address, _ip_of(endpoint.address), endpoint.port)
+    if _is_among(key, revoked):
+        raise ConnectionFailed(
+            f"the host key of {name} was revoked (@revoked in known_hosts); nothing was accepted",
+            hint="the host needs a new key; ask who runs it",
+            retryable=False,
+        )
+    if trusted and not _is_among(key, trusted):
         raise ConnectionFailed(
             f"{name} was trusted with another key before; nothing was accepted",
-            hint=f"if the host was reinstalled, remove its line from {known_hosts_file()} first",
+            hint=f"if the host was reinstalled, remove its line from {known_hosts_file()} or ~/.ssh/known_hosts first",
             retryable=False,
         )
     remember(endpoint, key)
 
 
-def _public_text(key: asyncssh.SSHKey) -> str:
-    return " ".join(key.export_public_key("openssh").decode().split()[:2])
-
-
-def _stored_key(endpoint: Endpoint) -> str | None:
-    path = known_hosts_file()
-    lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if path.exists() else []
-    found = [line.split(" ", 1)[1] for line in lines if line.split(" ", 1)[0] == _pattern(endpoint)]
-    return " ".join(found[0].split()[:2]) if found else None
+def _is_among(key: asyncssh.SSHKey, keys: Sequence[asyncssh.SSHKey]) -> bool:
+    return any(one.public_data == key.public_data for one in keys)
 
 
 def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:

@@ -86,7 +86,7 @@ async def trust(host: HostConfig, fingerprint: str) -> str:
             through = passed[-1] if passed else None
             if not host_keys.is_known(step.key_name, step.known_hosts_files) or step is target:
                 key = await host_keys.fetch(step.endpoint, through, step.proxy_command)
-                host_keys.accept(step.name, step.key_name, key, fingerprint)
+                host_keys.accept(step.name, step.key_name, key, fingerprint, step.known_hosts_files)
                 return step.where
             passed.append(await _connect_to(step, through))
     finally:

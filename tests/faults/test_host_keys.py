@@ -236,3 +236,19 @@ async def test_a_damaged_store_of_keys_is_named_and_never_rewritten(openssh: Ope
         await ping(openssh.config(tmp_path / "root"))
     openssh.remember()
     assert b"\xf6\xff\n" in known.read_bytes()
+
+
+async def test_a_key_is_not_accepted_beside_another_of_the_users_own_files_nor_after_it_was_revoked(
+    openssh: OpenSSH, tmp_path: Path
+) -> None:
+    fingerprint = openssh.host_key.get_fingerprint()
+    endpoint = host_keys.Endpoint("127.0.0.1", openssh.port)
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    mine = tmp_path / "known"
+    mine.write_text(f"[127.0.0.1]:{openssh.port} {other}")
+    with pytest.raises(ConnectionFailed, match="trusted with another key before"):
+        host_keys.accept("lab", endpoint, openssh.host_key, fingerprint, [mine])
+    mine.write_text(f"@revoked * {openssh.host_key.export_public_key().decode()}")
+    with pytest.raises(ConnectionFailed, match="was revoked"):
+        host_keys.accept("lab", endpoint, openssh.host_key, fingerprint, [mine])
+    assert not known_hosts_file().exists()
