@@ -35,6 +35,7 @@ from remote.protocol.progress import (
     StageRunning,
     StageState,
     StepLogged,
+    TrainingPhase,
 )
 
 _TELL_EVERY_S = 0.5
@@ -154,7 +155,7 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: PLR0911 - on
             )
         case ArmAdvanced() as arm:
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
-        case StageChanged() | ShardWritten() | CheckpointSaved() | Note():
+        case StageChanged() | ShardWritten() | CheckpointSaved() | TrainingPhase() | Note():
             return None, ""
 
 

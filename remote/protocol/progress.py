@@ -146,6 +146,12 @@ class CheckpointSaved(Message, frozen=True, kw_only=True):
     bytes: int
 
 
+class TrainingPhase(Message, frozen=True, kw_only=True):
+    """What the training does from now on: between steps it may save, measure and export, and then no step is due."""
+
+    phase: Literal["step", "checkpoint", "measurement", "export"]
+
+
 class ArmAdvanced(Message, frozen=True, kw_only=True):
     """How far the evaluation of one arm is; figures over the prompts done so far."""
 
@@ -174,6 +180,7 @@ Progress = (
     | FilesRemoved
     | StepLogged
     | CheckpointSaved
+    | TrainingPhase
     | ArmAdvanced
     | Note
 )

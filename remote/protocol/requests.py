@@ -16,7 +16,7 @@ from remote.protocol.storage import (
     StorageReport,
     TrashList,
 )
-from remote.protocol.telemetry import TelemetrySample
+from remote.protocol.telemetry import GpuTopology, ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
 
 
 class Hello(Message, frozen=True, kw_only=True):
@@ -118,6 +118,8 @@ Request = (
     | ReadProgress
     | Watch
     | ReadTelemetry
+    | ReadHistory
+    | ReadTopology
     | PlanRun
     | ReadVerdict
     | ValidateMapping
@@ -195,6 +197,8 @@ Reply = (
     | ProgressPage
     | Done
     | TelemetrySample
+    | TelemetryHistory
+    | GpuTopology
     | RunPlan
     | VerdictReport
     | MappingReport

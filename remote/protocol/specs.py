@@ -104,6 +104,12 @@ class PurgeSpec(Message, frozen=True, kw_only=True):
     entries: list[str]
 
 
+class RecorderSpec(Message, frozen=True, kw_only=True):
+    """Keep readings of the host for as long as a job is at work or a console watches, and `idle_exit_s` longer."""
+
+    idle_exit_s: float = 600.0
+
+
 class RunSpec(Message, frozen=True, kw_only=True):
     """Run the whole pipeline; it is itself a job."""
 
@@ -111,6 +117,14 @@ class RunSpec(Message, frozen=True, kw_only=True):
 
 
 Spec = (
-    ServerSpec | ExtractionSpec | VocabularySpec | MappingCopySpec | TrainingSpec | EvaluationSpec | PurgeSpec | RunSpec
+    ServerSpec
+    | ExtractionSpec
+    | VocabularySpec
+    | MappingCopySpec
+    | TrainingSpec
+    | EvaluationSpec
+    | PurgeSpec
+    | RecorderSpec
+    | RunSpec
 )
 """Every spec; the tag names the agent's work."""

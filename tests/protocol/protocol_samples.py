@@ -116,6 +116,7 @@ SPECS = [
     ),
     specs.RunSpec(run=RUN),
     PURGE,
+    specs.RecorderSpec(idle_exit_s=900.0),
 ]
 
 STAGE_STATES = [
@@ -136,6 +137,7 @@ STEP = progress.StepLogged(
     input_wait_fraction=0.0625,
 )
 EVENTS = [
+    progress.TrainingPhase(phase="checkpoint"),
     progress.FilesRemoved(files_done=3, files_total=9, bytes_freed=4096),
     progress.StageChanged(stage="training", state=STAGE_STATES[1]),
     progress.ServerPhase(phase="loading_weights", elapsed_s=12.5),
@@ -299,6 +301,30 @@ HOST_SAMPLE = telemetry.HostSample(
     disk_read_bytes_per_s=None,
     disk_write_bytes_per_s=3000.0,
 )
+GPU_HEALTH = telemetry.GpuHealth(
+    sampled_at=T0 - 4,
+    pcie_generation=5,
+    pcie_generation_max=5,
+    pcie_width=8,
+    pcie_width_max=16,
+    pcie_replays=3,
+    ecc_corrected=12,
+    ecc_uncorrected=0,
+    remapped_rows_corrected=1,
+    remapped_rows_uncorrected=0,
+    remapping_pending=True,
+    remapping_failed=False,
+    recovery_action="reset",
+    nvlinks_active=0,
+    processes=[telemetry.GpuProcess(pid=4242, memory_bytes=1 << 36)],
+)
+GPU_EVENT = telemetry.GpuEvent(at=T0, gpu_index=0, xid=79, text="GPU has fallen off the bus", source="kernel_log")
+GPU_TOPOLOGY = telemetry.GpuTopology(
+    driver_version="580.95.05",
+    cuda_version="13.0",
+    paths=[telemetry.GpuPath(first=0, second=1, ancestor="host bridge", peer_to_peer="ok")],
+    events_from="NVML; the kernel log may not be read here",
+)
 GPU_SAMPLE = telemetry.GpuSample(
     gpu_index=0,
     name="NVIDIA RTX PRO 6000",
@@ -313,9 +339,25 @@ GPU_SAMPLE = telemetry.GpuSample(
     throttle_reasons=["power_cap"],
     owner_job_id=JOB_ID,
     error="fell off the bus",
+    sampled_at=T0 - 2,
+    memory_utilization=0.5,
+    temperature_margin_celsius=18.0,
+    memory_clock_hz=1.4e10,
+    energy_joules=123456.5,
+    pcie_rx_bytes_per_s=1e9,
+    pcie_tx_bytes_per_s=2e9,
+    nvlink_rx_bytes_per_s=3e9,
+    nvlink_tx_bytes_per_s=4e9,
+    health=GPU_HEALTH,
 )
 MOUNT_SAMPLE = telemetry.MountSample(
-    path="/", used_bytes=1 << 35, total_bytes=1 << 37, free_bytes=1 << 36, free_inodes=1000, fill_rate_bytes_per_s=1e6
+    path="/",
+    used_bytes=1 << 35,
+    total_bytes=1 << 37,
+    free_bytes=1 << 36,
+    free_inodes=1000,
+    fill_rate_bytes_per_s=1e6,
+    total_inodes=9000,
 )
 ENGINE_SAMPLE = telemetry.EngineSample(
     job_id="server-260718-101500-ab12",
@@ -326,6 +368,40 @@ ENGINE_SAMPLE = telemetry.EngineSample(
     decode_tokens_per_s=48.5,
     cache_usage=0.125,
     acceptance_length=1.75,
+    acceptance_rate=0.25,
+    is_answering=False,
+)
+JOB_SAMPLE = telemetry.JobSample(
+    job_id=JOB_ID,
+    agent="training",
+    run_id="run-260718-101400-cd34",
+    process_count=3,
+    cpu_utilization=1.5,
+    memory_bytes=1 << 33,
+    ranks=[telemetry.RankSample(rank=1, pid=4243, state="T", cpu_utilization=0.0, gpu_index=1)],
+    suspended_pids=[4243],
+    activity="step",
+    progress_age_s=12.0,
+    progress_period_s=0.5,
+    samples_per_s=4.0,
+    tokens_per_s=2048.0,
+    bytes_per_s=1e8,
+    loss=2.5,
+    accuracy=[0.5, 0.25],
+    acceptance_length=1.5,
+    writes_to="/data",
+    bytes_left=1 << 40,
+    seconds_left=10260.0,
+)
+DIAGNOSIS = telemetry.Diagnosis(
+    code="runway_short",
+    severity="error",
+    subject="/data",
+    since=T0 - 30,
+    summary="/data is full in 9 min, extraction still needs 2 h 51 min",
+    evidence="1.2 GB/s, 31 GiB free, 720 GiB still to write",
+    advice="Free space with `roost storage reclaim`, or stop the run.",
+    job_id=JOB_ID,
 )
 TELEMETRY_SAMPLE = telemetry.TelemetrySample(
     sampled_at=T0,
@@ -335,7 +411,12 @@ TELEMETRY_SAMPLE = telemetry.TelemetrySample(
     gpus=[GPU_SAMPLE],
     mounts=[MOUNT_SAMPLE],
     engines=[ENGINE_SAMPLE],
+    jobs=[JOB_SAMPLE],
+    gpu_events=[GPU_EVENT],
+    diagnoses=[DIAGNOSIS],
+    period_s=10.0,
 )
+TELEMETRY_HISTORY = telemetry.TelemetryHistory(samples=[TELEMETRY_SAMPLE], next_since=T0 + 10, oldest_at=T0 - 86_400)
 
 SECRET = secrets.Secret(name="HF_TOKEN", state="gone", kept_in="memory", set_at=T0, set_by="ann")
 REQUESTS = [
@@ -348,6 +429,8 @@ REQUESTS = [
     requests.ReadProgress(job_id=JOB_ID, after_seq=7, limit=500),
     requests.Watch(telemetry=True, jobs=True, logs={JOB_ID: 4096}, progress={JOB_ID: 7}),
     requests.ReadTelemetry(),
+    telemetry.ReadHistory(since=T0 - 600, until=T0, step_s=10.0),
+    telemetry.ReadTopology(),
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
     requests.ReadVerdict(job_id="run-260718-101400-cd34"),
     requests.ValidateMapping(path="/data/mapping"),
@@ -380,6 +463,8 @@ REPLIES = [
     requests.Ping(),
     requests.Done(),
     TELEMETRY_SAMPLE,
+    TELEMETRY_HISTORY,
+    GPU_TOPOLOGY,
     RUN_PLAN,
     VERDICT,
     MAPPING_REPORT,
@@ -436,6 +521,13 @@ SAMPLES: list[Message] = [
     GPU_SAMPLE,
     MOUNT_SAMPLE,
     ENGINE_SAMPLE,
+    *GPU_HEALTH.processes,
+    GPU_HEALTH,
+    GPU_EVENT,
+    *GPU_TOPOLOGY.paths,
+    *JOB_SAMPLE.ranks,
+    JOB_SAMPLE,
+    DIAGNOSIS,
     SECRET,
     STORAGE_ENTRY,
     TRASH_ENTRY,
