@@ -4,7 +4,15 @@ import time
 from collections.abc import Iterable
 
 from console.state.sanitize import one_line
-from console.state.units import UNKNOWN, format_byte_rate, format_bytes, format_duration, format_percent, format_rate
+from console.state.units import (
+    UNKNOWN,
+    format_byte_rate,
+    format_bytes,
+    format_duration,
+    format_loss,
+    format_percent,
+    format_rate,
+)
 from remote.protocol.ids import device_ranges
 from remote.protocol.jobs import (
     Finished,
@@ -43,6 +51,7 @@ from remote.protocol.progress import (
     StageSkipped,
     StageState,
     StepLogged,
+    TrainingPhase,
 )
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
 from remote.protocol.telemetry import GpuSample, TelemetrySample
@@ -118,12 +127,12 @@ def progress_line(record: ProgressRecord) -> str:
     return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {_progress_words(record)}"
 
 
-def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one case an event
+def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0912 - one case an event
     match record.event:
         case StageChanged(stage=stage, state=state):
             return f"{stage}: {_stage_words(state)}"
         case StepLogged() as step:
-            return f"step {step.step}/{step.total_steps} loss {step.loss:.3f} {format_rate(step.tokens_per_s, 'tok')}"
+            return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
         case ExtractionAdvanced() as done:
             rate = format_rate(done.tokens_per_s, "tok")
             return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written)}, {rate}"
@@ -145,6 +154,8 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911 - one
             return f"copied {format_bytes(done)} of {format_bytes(total)}"
         case CheckpointSaved(step=step, bytes=size):
             return f"checkpoint of step {step}, {format_bytes(size)}"
+        case TrainingPhase(phase=phase):
+            return f"{phase} begins"
         case Note(level=level, text=text):
             return f"{level}: {one_line(text)}"
 

@@ -32,6 +32,11 @@ def format_count(count: float | None) -> str:
     return f"{count:.3g}" if count != int(count) else f"{int(count)}"
 
 
+def format_loss(loss: float | None) -> str:
+    """Three digits; a training step without a loss had one that is not finite."""
+    return "not finite" if loss is None else f"{loss:.3f}"
+
+
 def format_rate(per_second: float | None, unit: str) -> str:
     """`41200, "tok"` -> `41.2k tok/s`."""
     return UNKNOWN if per_second is None else f"{format_count(per_second)} {unit}/s"

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from console.state.units import format_duration
+from console.state.units import format_duration, format_loss
 from remote.protocol.jobs import (
     Finished,
     Foreign,
@@ -40,6 +40,7 @@ from remote.protocol.progress import (
     StageSkipped,
     StageState,
     StepLogged,
+    TrainingPhase,
 )
 
 VERDICT_GLYPHS = {"promote": "✓", "reject": "✗", "inconclusive": "?"}
@@ -117,11 +118,13 @@ class Pace(NamedTuple):
     detail: str
 
 
-def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911 - one case an event
+def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case an event
     """What a job's last progress says about its pace."""
     match event:
         case StepLogged() as step:
-            return Pace(f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {step.loss:.3f}")
+            return Pace(
+                f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)}"
+            )
         case ExtractionAdvanced() as done:
             return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples")
         case ArmAdvanced() as arm:
@@ -143,6 +146,8 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911 - one case an event
             return Pace("", f"{shard} written")
         case CheckpointSaved(step=step):
             return Pace("", f"checkpoint of step {step}")
+        case TrainingPhase(phase=phase):
+            return Pace("", f"{phase} begins")
         case Note(text=text):
             return Pace("", text)
 

@@ -9,6 +9,7 @@ from remote.protocol.specs import (
     ExtractionSpec,
     MappingCopySpec,
     PurgeSpec,
+    RecorderSpec,
     RunSpec,
     ServerSpec,
     Spec,
@@ -37,6 +38,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
     PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
+    RecorderSpec: ("recorder", "remote.recorder.worker", 30.0),
     RunSpec: ("run", "remote.pipeline.runner", 60.0),
 }
 

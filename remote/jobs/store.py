@@ -1,6 +1,7 @@
 """The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,18 @@ class JobStore:
                     self.recover(job.job_id)
         self._tidy_locks()
         reserve.keep(self.root)
+
+    def discard(self, job_id: str) -> None:
+        """Remove everything that is on record of a finished job that left nothing behind; raises NotFound, Conflict."""
+        directory = self.directory(job_id)
+        with self._changing(job_id):
+            job = self.get(job_id)
+            if not isinstance(job.state, Finished) or (job.result is not None and job.result.outputs):
+                raise Conflict(f"{job_id} is not to be thrown away: it is not over, or it has results")
+            # Out of the list at once: a job without some of its records would be taken for a damaged one.
+            aside = self._jobs / f".{job_id}"
+            directory.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
     def get(self, job_id: str) -> Job:
         """The job as it is now; raises NotFound."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from remote.jobs import locks
 from remote.redaction import SECRET_NAME
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 - the directories below are checked for their owner and mode
+MEMORY = Path("/dev/shm")  # noqa: S108 - the directories below are checked for their owner and mode
 _MEMORY_KINDS = ("tmpfs", "ramfs")
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -22,7 +22,7 @@ _MOUNTS = Path("/proc/self/mounts")
 def directory_in_memory(root: Path) -> Path:
     """Where the secrets of `root` lie in memory."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
-    return _MEMORY / f"roost-{os.getuid()}" / f"secrets-{name}"
+    return MEMORY / f"roost-{os.getuid()}" / f"secrets-{name}"
 
 
 def directory_on_disk(root: Path) -> Path:
@@ -48,7 +48,7 @@ def fingerprint(root: Path) -> frozenset[tuple[str, int]]:
 def keep(root: Path, name: str, value: str) -> Path:
     """Store a value and return its directory; the one that it replaces is set aside. Raises OSError."""
     memory, disk = directory_in_memory(root), directory_on_disk(root)
-    if _is_memory():
+    if has_memory():
         with contextlib.suppress(OSError):  # it may be full
             locks.make_private(memory.parent)
             _keep(memory, name, value)
@@ -84,9 +84,10 @@ def _keep(directory: Path, name: str, value: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _is_memory() -> bool:
+def has_memory() -> bool:
+    """Whether this host has a file system in memory that every user may write to."""
     mounts = (line.split() for line in _MOUNTS.read_text().splitlines())
-    return any(fields[1] == str(_MEMORY) and fields[2] in _MEMORY_KINDS for fields in mounts)
+    return any(fields[1] == str(MEMORY) and fields[2] in _MEMORY_KINDS for fields in mounts)
 
 
 def _name_of(file_name: str) -> str:

@@ -33,6 +33,7 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
+from remote.protocol.specs import EvaluationSpec, ExtractionSpec, RunSpec, ServerSpec, TrainingSpec
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -42,6 +43,10 @@ from remote.protocol.storage import (
     StorageReport,
     TrashList,
 )
+from remote.protocol.telemetry import GpuTopology, ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
+
+_WORTH_RECORDING = (RunSpec, ServerSpec, ExtractionSpec, TrainingSpec, EvaluationSpec)
+"""What works for long, and is recorded whether or not anybody watches."""
 
 _LIST_BYTES = MAX_LINE_BYTES * 7 // 8
 
@@ -63,8 +68,8 @@ class Desk:
                 return Done()
             case Watch():
                 raise UsageError("a watch is not a question: the link takes it in its turn")
-            case ReadTelemetry():
-                return self._telemetry.read()
+            case ReadTelemetry() | ReadHistory() | ReadTopology():
+                return self._answer_about_readings(request)
             case SetSecret() | RemoveSecret() | ListSecrets():
                 return self._answer_about_secrets(request)
             case PlanRun() | ReadVerdict() | ValidateMapping():
@@ -112,6 +117,17 @@ class Desk:
             case RestoreFromTrash(name=name, op_id=op_id):
                 return reclaim.restore(store, name, actor=self.actor, op_id=op_id)
 
+    def _answer_about_readings(
+        self, request: ReadTelemetry | ReadHistory | ReadTopology
+    ) -> TelemetrySample | TelemetryHistory | GpuTopology:
+        match request:
+            case ReadTelemetry():
+                return self._telemetry.read()
+            case ReadHistory(since=since, until=until, step_s=step_s):
+                return self._telemetry.history(since, until, step_s)
+            case ReadTopology():
+                return self._telemetry.topology()
+
     def _answer_about_secrets(self, request: SetSecret | RemoveSecret | ListSecrets) -> SecretList:
         secrets = self._store.secrets
         match request:
@@ -132,7 +148,10 @@ class Desk:
             case GetJob(job_id=job_id):
                 return JobReply(job=store.get(job_id))
             case StartJob(job_id=job_id, spec=spec, op_id=op_id):
-                return JobReply(job=store.start(job_id, spec, actor=self.actor, op_id=op_id))
+                job = store.start(job_id, spec, actor=self.actor, op_id=op_id)
+                if isinstance(spec, _WORTH_RECORDING):
+                    self._telemetry.want()
+                return JobReply(job=job)
             case StopJob(job_id=job_id, op_id=op_id, reason=reason, expected_revision=revision):
                 return JobReply(
                     job=store.stop(job_id, actor=self.actor, op_id=op_id, reason=reason, expected_revision=revision)

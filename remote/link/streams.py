@@ -18,7 +18,7 @@ from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage, Watch
 
 HEARTBEAT_S = 1.0
-TELEMETRY_S = 1.0
+TELEMETRY_S = 0.25
 JOBS_S = 0.5
 TAIL_S = 0.2
 RECOVERY_S = 5.0
@@ -102,8 +102,8 @@ class Streams:
         return False
 
     async def _send_telemetry(self) -> bool:
-        sample = await asyncio.to_thread(self._telemetry.read)
-        if not self._channel.is_behind:
+        sample = await asyncio.to_thread(self._telemetry.newer)
+        if sample is not None and not self._channel.is_behind:
             await self._channel.send(Telemetry(sample=sample))
         return False
 

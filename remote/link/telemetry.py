@@ -1,71 +1,157 @@
-"""Readings of the host for one link: one sampler, because its rates are differences between its own readings."""
+"""Readings of the host for one link: those of the recorder, which is started when there is none."""
 
+import contextlib
+import logging
+import math
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from remote.errors import NotFound, RoostError, UsageError, WorkFailed
 from remote.jobs.store import JobStore
-from remote.protocol.jobs import Job, has_its_devices, is_over
-from remote.protocol.progress import ServerReady
-from remote.protocol.telemetry import TelemetrySample
+from remote.protocol.codec import MAX_LINE_BYTES
+from remote.protocol.ids import new_job_id, new_op_id
+from remote.protocol.jobs import Finished, Job, Queued, Running, Starting, is_over
+from remote.protocol.specs import RecorderSpec
+from remote.protocol.telemetry import GpuTopology, TelemetryHistory, TelemetrySample
+from remote.recorder.jobs import RECORDER
+from remote.recorder.place import live_readings, ring_directory
+from remote.telemetry.ring import oldest_sample_at, read_ring
 
-if TYPE_CHECKING:
-    from remote.telemetry.engine import EngineEndpoint
-    from remote.telemetry.sampler import Sampler
-
-_FIRST_INTERVAL_S = 0.5
+_FRESH_S = 3.0
+_FIRST_READING_S = 30.0
+_SILENT_S = 30.0
+_LOOK_EVERY_S = 5.0
+_AFTER_FAILURE_S = 60.0
+_POLL_S = 0.05
+_WANT_EVERY_S = 5.0
+_KEPT_RECORDERS = 2
+_PAGE_BYTES = MAX_LINE_BYTES * 3 // 4
+_LEAST_STEP_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 class TelemetrySource:
-    """Takes readings, one at a time."""
+    """Hands the recorder's readings on and sees to it that there is one."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
-        self._sampler: Sampler | None = None
+        self._live = live_readings(store.root)
         self._turn = threading.Lock()
-        self._ready: dict[str, tuple[int, ServerReady | None]] = {}
+        self._looked_at = float("-inf")
+        self._wanted_at = float("-inf")
+
+    def want(self) -> None:
+        """Have readings taken from now on; a recorder that cannot be started is told when one of its readings is asked for."""
+        now = time.monotonic()
+        if now - self._wanted_at > _WANT_EVERY_S:
+            self._live.want()
+            self._wanted_at = now
+        try:
+            self._see_to_recorder()
+        except RoostError as error:
+            _log.warning("no recorder: %s", error)
+
+    def newer(self) -> TelemetrySample | None:
+        """The newest reading unless this link has had it."""
+        self.want()
+        age = self._live.age_s()
+        return self._live.newer() if age is not None and age < _FRESH_S else None
 
     def read(self) -> TelemetrySample:
-        """A reading; the first takes half a second longer, for rates need two."""
+        """The next reading, so that it knows of all that was done before; raises WorkFailed when none comes."""
+        source = live_readings(self._store.root)
+        asked_at = time.time()
+        deadline = time.monotonic() + _FIRST_READING_S
+        while time.monotonic() < deadline:
+            self.want()
+            sample = source.newer()
+            if sample is not None and sample.sampled_at >= asked_at:
+                return sample
+            self._raise_if_broken()
+            time.sleep(_POLL_S)
+        raise WorkFailed(
+            f"the host's recorder has told nothing for {_FIRST_READING_S:.0f} s",
+            hint="Its log says why.",
+            next_command=self._command_for_log(),
+        )
+
+    def history(self, since: float, until: float | None, step_s: float) -> TelemetryHistory:
+        """Recorded samples from `since` on, as many as go into a line; raises UsageError for a time that is none."""
+        end = time.time() + 1.0 if until is None else until
+        if not all(map(math.isfinite, (since, end, step_s))) or step_s < _LEAST_STEP_S:
+            raise UsageError(f"since {since}, until {until}, step {step_s}: no span of time (the least step is 1 s)")
+        directory = ring_directory(self._store.root)
+        encoder = msgspec.json.Encoder()
+        room, samples = _PAGE_BYTES, []
+        following: float | None = None
+        for sample in read_ring(directory, since, end, step_s):
+            room -= len(encoder.encode(sample)) + 1
+            if room < 0 and samples:
+                following = math.nextafter(samples[-1].sampled_at, math.inf)
+                break
+            samples.append(sample)
+        return TelemetryHistory(samples=samples, next_since=following, oldest_at=oldest_sample_at(directory))
+
+    def topology(self) -> GpuTopology:
+        """How the devices are connected; raises NotFound where there are none."""
+        self.read()
+        topology = self._live.topology()
+        if topology is None:
+            raise NotFound("this host has no GPUs whose connections could be told")
+        return topology
+
+    def _see_to_recorder(self) -> None:
+        """Start a recorder when none is at work, and replace one that fell silent; looks at the jobs only now and then."""
+        age = self._live.age_s()
         with self._turn:
-            sampler = self._sampler = self._sampler or self._open_sampler()
-            return self._with_owners(sampler.sample())
+            now = time.monotonic()
+            if (age is not None and age < _FRESH_S) or now - self._looked_at < _LOOK_EVERY_S:
+                return
+            self._looked_at = now
+            recorders = [job for job in self._store.list() if job.agent == RECORDER]
+            live = [job for job in recorders if not is_over(job.state)]
+            for job in live:
+                self._end_if_silent(job, age)
+            if not live and not _failed_just_now(recorders):
+                self._discard_old(recorders)
+                job_id = new_job_id(RECORDER)
+                self._store.start(job_id, RecorderSpec(), actor="link", op_id=new_op_id())
 
-    def _with_owners(self, sample: TelemetrySample) -> TelemetrySample:
-        """A device belongs to the job that it was given to; the driver's pids may be those of another namespace."""
-        if not sample.gpus:
-            return sample
-        live = [job for job in self._store.list() if job.gpus and has_its_devices(job.state)]
-        owners = {index: job.job_id for job in live for index in job.gpus}
-        gpus = [msgspec.structs.replace(gpu, owner_job_id=owners.get(gpu.gpu_index)) for gpu in sample.gpus]
-        return msgspec.structs.replace(sample, gpus=gpus)
+    def _end_if_silent(self, job: Job, age: float | None) -> None:
+        silent_s = min(age if age is not None else math.inf, time.time() - job.created_at)
+        if silent_s > _SILENT_S and isinstance(job.state, Running | Queued | Starting):
+            reason = f"it has told nothing for {silent_s:.0f} s; another one takes its place"
+            self._store.stop(job.job_id, actor="link", op_id=new_op_id(), reason=reason)
 
-    def _open_sampler(self) -> "Sampler":
-        """Imported at the first reading: where psutil or NVML cannot be loaded, all but telemetry still works."""
-        from remote.telemetry.sampler import Sampler  # noqa: PLC0415
+    def _discard_old(self, recorders: list[Job]) -> None:
+        """Their readings are in the rings; of how they ended the last ones are enough."""
+        over = [job for job in recorders if isinstance(job.state, Finished)]
+        for job in over[_KEPT_RECORDERS:]:
+            with contextlib.suppress(RoostError, OSError):  # another link was faster
+                self._store.discard(job.job_id)
 
-        sampler = Sampler(self._store.root, self._endpoints)
-        sampler.sample()
-        time.sleep(_FIRST_INTERVAL_S)
-        return sampler
+    def _raise_if_broken(self) -> None:
+        newest = self._newest()
+        if newest is not None and isinstance(newest.state, Finished) and newest.state.outcome == "failed":
+            raise WorkFailed(
+                f"the host's recorder failed: {newest.state.reason}",
+                hint="Its log says more.",
+                next_command=f"roost logs {newest.job_id}",
+            )
 
-    def _endpoints(self) -> "list[EngineEndpoint]":
-        from remote.telemetry.engine import EngineEndpoint  # noqa: PLC0415
+    def _command_for_log(self) -> str | None:
+        newest = self._newest()
+        return None if newest is None else f"roost logs {newest.job_id}"
 
-        servers = [job for job in self._store.list() if job.agent == "server" and not is_over(job.state)]
-        found = [(job.job_id, self._ready_server(job)) for job in servers]
-        return [
-            EngineEndpoint(job_id=job_id, engine=ready.engine, url=ready.url)
-            for job_id, ready in found
-            if ready is not None
-        ]
+    def _newest(self) -> Job | None:
+        return next((job for job in self._store.list() if job.agent == RECORDER), None)
 
-    def _ready_server(self, job: Job) -> ServerReady | None:
-        known = self._ready.get(job.job_id)
-        if known is None or known[0] != job.progress_seq:
-            events = [record.event for record in self._store.read_progress(job.job_id)]
-            latest = next((event for event in reversed(events) if isinstance(event, ServerReady)), None)
-            known = self._ready[job.job_id] = (job.progress_seq, latest)
-        return known[1]
+
+def _failed_just_now(recorders: list[Job]) -> bool:
+    """A recorder that cannot work on this host is not started again and again."""
+    newest = recorders[0].state if recorders else None
+    return (
+        isinstance(newest, Finished) and newest.outcome == "failed" and time.time() - newest.ended_at < _AFTER_FAILURE_S
+    )

@@ -151,12 +151,16 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: PLR0911 - on
         case StepLogged() as step:
             first = f", first draft token {step.accuracy[0]:.0%}" if step.accuracy else ""
             return share_of(step.step, step.total_steps), (
-                f"step {step.step} of {step.total_steps}, loss {step.loss:.3f}{first}, {step.tokens_per_s:.0f} tok/s"
+                f"step {step.step} of {step.total_steps}, loss {_loss(step.loss)}{first}, {step.tokens_per_s:.0f} tok/s"
             )
         case ArmAdvanced() as arm:
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
         case StageChanged() | ShardWritten() | CheckpointSaved() | TrainingPhase() | Note():
             return None, ""
+
+
+def _loss(loss: float | None) -> str:
+    return "not finite" if loss is None else f"{loss:.3f}"
 
 
 def share_of(done: int, total: int) -> float | None:

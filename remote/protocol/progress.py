@@ -126,14 +126,17 @@ class FilesRemoved(Message, frozen=True, kw_only=True):
 
 
 class StepLogged(Message, frozen=True, kw_only=True):
-    """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token)."""
+    """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token).
+
+    A loss or norm of None is one that is not finite: JSON has neither NaN nor infinity.
+    """
 
     step: int
     total_steps: int
-    loss: float
+    loss: float | None
     accuracy: list[float]
     learning_rate: float
-    gradient_norm: float
+    gradient_norm: float | None
     tokens_per_s: float
     input_wait_fraction: float
 

@@ -107,7 +107,7 @@ class PurgeSpec(Message, frozen=True, kw_only=True):
 class RecorderSpec(Message, frozen=True, kw_only=True):
     """Keep readings of the host for as long as a job is at work or a console watches, and `idle_exit_s` longer."""
 
-    idle_exit_s: float = 600.0
+    idle_exit_s: float = 120.0
 
 
 class RunSpec(Message, frozen=True, kw_only=True):

@@ -162,7 +162,8 @@ class JobSample(Message, frozen=True, kw_only=True):
 
     `activity` is what it is doing in one word ("step", "checkpoint", "measurement", "export", "load", "serve", ...), empty
     while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
-    time between two. `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T).
+    time between two. `loss_is_finite` False says that the last step's loss was NaN or infinite, and `loss` is None then.
+    `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T).
     """
 
     job_id: str
@@ -180,6 +181,7 @@ class JobSample(Message, frozen=True, kw_only=True):
     tokens_per_s: float | None = None
     bytes_per_s: float | None = None
     loss: float | None = None
+    loss_is_finite: bool | None = None
     accuracy: list[float] = []
     acceptance_length: float | None = None
     writes_to: str | None = None

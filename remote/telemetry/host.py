@@ -56,7 +56,7 @@ def core_utilization(before: Sequence[CoreTimes], after: Sequence[CoreTimes]) ->
     if len(before) != len(after) or any(new.total <= old.total for old, new in zip(before, after, strict=True)):
         return []
     shares = ((new.busy - old.busy) / (new.total - old.total) for old, new in zip(before, after, strict=True))
-    return [min(1.0, max(0.0, share)) for share in shares]
+    return [round(min(1.0, max(0.0, share)), 3) for share in shares]
 
 
 def read_cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

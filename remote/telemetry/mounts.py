@@ -2,25 +2,33 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from remote.protocol.telemetry import MountSample
 from remote.telemetry.rates import FillRate
 
+_FIND_EVERY_S = 10.0
+
 
 class MountReader:
-    """Reads the mounts of ROOT and of every run, each mount once."""
+    """Reads the mounts of ROOT, of every run and of what jobs write to, each mount once."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
         self._fill_rates: dict[Path, FillRate] = {}
+        self._mounts: list[Path] = []
+        self._asked: list[Path] = []
+        self._find_at = 0.0
 
-    def read(self) -> list[MountSample]:
-        """A reading of now, ROOT's mount first; a mount that cannot be read is left out."""
-        mounts = list(dict.fromkeys(mount_point(path) for path in self._paths()))
-        samples = (self._sample(mount) for mount in mounts)
+    def read(self, written: Iterable[Path] = ()) -> list[MountSample]:
+        """A reading of now, ROOT's mount first, with those of the `written` paths; a mount that cannot be read is left out."""
+        asked = list(written)
+        if self._clock() >= self._find_at or asked != self._asked:
+            self._mounts = list(dict.fromkeys(mount_point(path) for path in (*self._paths(), *asked)))
+            self._asked, self._find_at = asked, self._clock() + _FIND_EVERY_S
+        samples = (self._sample(mount) for mount in self._mounts)
         return [sample for sample in samples if sample is not None]
 
     def _paths(self) -> list[Path]:
@@ -45,6 +53,7 @@ class MountReader:
             free_bytes=found.f_bavail * found.f_frsize,
             free_inodes=found.f_favail if found.f_files else None,
             fill_rate_bytes_per_s=fill_rate.rate(),
+            total_inodes=found.f_files or None,
         )
 
 

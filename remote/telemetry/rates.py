@@ -35,6 +35,7 @@ class FillRate:
         self._spacing_s = spacing_s
         self._minimum_span_s = minimum_span_s
         self._points: deque[tuple[float, float]] = deque()
+        self._rate: float | None = None
 
     def add(self, at: float, level: float) -> None:
         """Take a reading of the level at a monotonic time; readings closer than the spacing are left out."""
@@ -43,9 +44,13 @@ class FillRate:
         self._points.append((at, level))
         while at - self._points[0][0] > self._window_s:
             self._points.popleft()
+        self._rate = self._slope()
 
     def rate(self) -> float | None:
         """Units a second; None until the window spans enough time."""
+        return self._rate
+
+    def _slope(self) -> float | None:
         if len(self._points) < 2 or self._points[-1][0] - self._points[0][0] < self._minimum_span_s:
             return None
         return median((y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in combinations(self._points, 2))

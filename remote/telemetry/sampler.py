@@ -1,7 +1,7 @@
 """One reading of everything, in at most a second."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,18 +19,26 @@ _BUDGET_S = 0.9
 class Sampler:
     """Reads host, GPUs, mounts and engines; keeps what rates need from one reading to the next. Not for several threads."""
 
-    def __init__(self, root: Path, endpoints: Callable[[], list[EngineEndpoint]]) -> None:
+    def __init__(self, root: Path) -> None:
+        self._endpoints: list[EngineEndpoint] = []
+        self._paths: Sequence[Path] = ()
+        mounts = MountReader(root)
         self._host = HostReader()
         self._gpus = Deadline(NvmlReader().read)
-        self._mounts = Deadline(MountReader(root).read)
-        self._engines = Deadline(EngineReader(endpoints).read)
+        self._mounts = Deadline(lambda: mounts.read(self._paths))
+        self._engines = Deadline(EngineReader(lambda: self._endpoints).read)
         self._last_gpus = GpuReading("none", "no reading yet", [])
         self._last_mounts: list[MountSample] = []
 
-    def sample(self) -> TelemetrySample:
-        """A reading of now; what hangs is left out or marked, so this returns within a second."""
+    def sample(self, endpoints: list[EngineEndpoint], paths: Sequence[Path] = ()) -> TelemetrySample:
+        """A reading of now with the servers at `endpoints` and the mounts of `paths`.
+
+        What hangs is left out or marked, so this returns within a second.
+        """
+        self._endpoints, self._paths = endpoints, paths
         until = time.monotonic() + _BUDGET_S
-        for part in (self._gpus, self._mounts, self._engines):
+        parts = (self._gpus, self._mounts, self._engines) if endpoints else (self._gpus, self._mounts)
+        for part in parts:
             part.begin()
         sampled_at, host = time.time(), self._host.read()
         gpus = self._read_gpus(until)
@@ -41,7 +49,7 @@ class Sampler:
             gpu_detail=gpus.detail,
             gpus=gpus.gpus,
             mounts=self._read_mounts(until),
-            engines=self._read_engines(until),
+            engines=self._read_engines(until) if endpoints else [],
         )
 
     def _read_gpus(self, until: float) -> GpuReading:
@@ -62,7 +70,22 @@ class Sampler:
         return self._last_mounts
 
     def _read_engines(self, until: float) -> list[EngineSample]:
+        """Servers that do not answer in time are told as silent."""
         try:
             return self._engines.collect(until - time.monotonic())
         except NoAnswer:
-            return []
+            return [_silent(endpoint) for endpoint in self._endpoints]
+
+
+def _silent(endpoint: EngineEndpoint) -> EngineSample:
+    return EngineSample(
+        job_id=endpoint.job_id,
+        engine=endpoint.engine,
+        running_requests=None,
+        queued_requests=None,
+        prefill_tokens_per_s=None,
+        decode_tokens_per_s=None,
+        cache_usage=None,
+        acceptance_length=None,
+        is_answering=False,
+    )

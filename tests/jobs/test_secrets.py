@@ -75,7 +75,7 @@ def test_it_lies_in_a_private_file_in_memory(workshop) -> None:
 
 
 def test_where_no_memory_takes_it_the_reply_says_so(workshop, monkeypatch) -> None:
-    monkeypatch.setattr(vault, "_is_memory", lambda: False)
+    monkeypatch.setattr(vault, "has_memory", lambda: False)
     found = keep(workshop)
     assert found.secrets[0].kept_in == "disk"
     assert str(workshop.root / "secrets") in found.note

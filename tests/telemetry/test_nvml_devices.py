@@ -23,9 +23,9 @@ import sys
 from pathlib import Path
 import msgspec
 from remote.telemetry.sampler import Sampler
-sampler = Sampler(Path("/"), list)
+sampler = Sampler(Path("/"))
 for _ in sys.stdin:
-    print(msgspec.json.encode(sampler.sample()).decode(), flush=True)
+    print(msgspec.json.encode(sampler.sample([])).decode(), flush=True)
 """
 
 

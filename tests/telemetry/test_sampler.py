@@ -14,27 +14,27 @@ from remote.telemetry.sampler import Sampler
 
 
 def test_a_reading_travels(tmp_path: Path):
-    sampler = Sampler(tmp_path, list)
-    frame = Telemetry(sample=sampler.sample())
+    sampler = Sampler(tmp_path)
+    frame = Telemetry(sample=sampler.sample([]))
     assert decode_host_frame(encode_line(frame)) == frame
     assert frame.sample.mounts
     assert frame.sample.engines == []
 
 
 def test_a_server_that_is_gone_is_shown_as_unknown(tmp_path: Path):
-    sampler = Sampler(tmp_path, lambda: [EngineEndpoint("server-1", "sglang", "http://127.0.0.1:1")])
-    (engine,) = sampler.sample().engines
+    sampler = Sampler(tmp_path)
+    (engine,) = sampler.sample([EngineEndpoint("server-1", "sglang", "http://127.0.0.1:1")]).engines
     assert (engine.job_id, engine.decode_tokens_per_s, engine.running_requests) == ("server-1", None, None)
 
 
 def test_a_stuck_driver_blocks_nobody_and_is_named(tmp_path: Path):
     released = threading.Event()
     answers = iter([lambda: GpuReading("nvml", "", [lost_gpu(0, ("card", "GPU-a"), "")]), released.wait])
-    sampler = Sampler(tmp_path, list)
+    sampler = Sampler(tmp_path)
     sampler._gpus = Deadline(lambda: next(answers)())  # noqa: PLW0108 - another answer at each call
-    assert sampler.sample().gpu_source == "nvml"
-    stuck = sampler.sample()
-    again = sampler.sample()
+    assert sampler.sample([]).gpu_source == "nvml"
+    stuck = sampler.sample([])
+    again = sampler.sample([])
     released.set()
     for sample in (stuck, again):
         assert sample.gpu_source == "error"

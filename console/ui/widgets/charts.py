@@ -47,7 +47,16 @@ def curves_of(state: HostState) -> list[Curve]:
     found: list[Curve] = []
     training = state.training_curves()
     if training is not None and training.last is not None:
-        found.append(_curve("training loss", "loss", f"{training.loss.last:.2f}", training.loss, None, "accent"))
+        found.append(
+            _curve(
+                "training loss",
+                "loss",
+                "not finite" if training.loss.last is None else f"{training.loss.last:.2f}",
+                training.loss,
+                None,
+                "accent",
+            )
+        )
         if training.accuracy.last is not None:
             last = f"{training.accuracy.last:.0%}"
             found.append(

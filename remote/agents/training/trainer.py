@@ -68,6 +68,10 @@ def _sums(old: list, new: list) -> list:
     return [a + b for a, b in zip(old, new, strict=True)] if old else new
 
 
+class LossNotFinite(WorkFailed):
+    """A step whose loss or gradient is NaN or infinite; nothing was learned from it."""
+
+
 class Trainer:
     """A drafter, its optimizer and its teacher; `step` counts the optimizer steps done, `tokens` what they read."""
 
@@ -107,7 +111,7 @@ class Trainer:
     def train_on(self, windows: list[Window], batch: Batch) -> tuple[float, list[StepOutcome], float]:
         """One optimizer step; returns the loss, the outcome of each draft step and the gradient's norm before clipping.
 
-        Raises WorkFailed when the loss or the gradient is not finite; the weights are then those before the step.
+        Raises LossNotFinite; the weights are then those before the step.
         """
         config = self.config
         targets = self.teacher.targets(self._with_choices(windows, batch), self.options)
@@ -120,7 +124,7 @@ class Trainer:
         norm = float(torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), config.gradient_clip))
         value = float(loss.detach())
         if not (math.isfinite(value) and math.isfinite(norm)):
-            raise WorkFailed(
+            raise LossNotFinite(
                 f"the loss became {value} (gradient norm {norm}) at step {self.step + 1}, on samples "
                 f"{sorted({window.sample for window in windows})[:8]} of the store",
                 hint="lower training.learning_rate or training.gradient_clip; the last checkpoint is sound",
@@ -152,13 +156,29 @@ class Trainer:
         tally, waited = Tally(time.monotonic()), waited_s()
         while self.step < self.config.steps:
             windows, batch = next(batches)
-            loss, outcomes, norm = self.train_on(windows, batch)
+            try:
+                loss, outcomes, norm = self.train_on(windows, batch)
+            except LossNotFinite:
+                tell(self._log_failure())
+                raise
             tally.add(loss, outcomes, sum(window.length for window in windows))
             if self.step % self.config.log_every == 0 or self.step == self.config.steps:
                 tell(self._log(tally, norm, waited_s() - waited))
                 tally, waited = Tally(time.monotonic()), waited_s()
             if not after_step():
                 return
+
+    def _log_failure(self) -> StepLogged:
+        return StepLogged(
+            step=self.step + 1,
+            total_steps=self.config.steps,
+            loss=None,
+            accuracy=[],
+            learning_rate=self.rate(self.step + 1),
+            gradient_norm=None,
+            tokens_per_s=0.0,
+            input_wait_fraction=0.0,
+        )
 
     def _log(self, tally: Tally, norm: float, waited: float) -> StepLogged:
         elapsed = max(time.monotonic() - tally.started, 1e-9)

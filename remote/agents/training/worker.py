@@ -22,7 +22,7 @@ from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, artifact_ref, read_manifest, verify, write_manifest
 from remote.errors import Conflict
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import CheckpointSaved, Note, StepLogged
+from remote.protocol.progress import CheckpointSaved, Note, StepLogged, TrainingPhase
 from remote.protocol.specs import TrainingSpec
 
 PRODUCER = "roost training 1"
@@ -51,6 +51,7 @@ class _Checkpoints:
     def save(self) -> None:
         """Write a checkpoint and tell it."""
         step = self.trainer.step
+        self.job.tell(TrainingPhase(phase="checkpoint"))
         path = self.job.write_with_room(
             self.directory,
             checkpoint_bytes(self.trainer),
@@ -60,6 +61,7 @@ class _Checkpoints:
         )
         size = sum(file.stat().st_size for file in path.iterdir())
         self.job.tell(CheckpointSaved(step=self.trainer.step, path=str(path), bytes=size))
+        self.job.tell(TrainingPhase(phase="step"))
 
     def after_step(self) -> bool:
         """Save when it is time; False when the training was asked to stop."""
@@ -191,7 +193,9 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     shape = f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters"
     job.tell(Note(level="info", text=shape))
     logged = _train(spec, training, job)
+    job.tell(TrainingPhase(phase="measurement"))
     summary = _summary(training, logged, _measure(training), time.monotonic() - started)
+    job.tell(TrainingPhase(phase="export"))
     _export(spec, training, summary, job)
     return _result(Path(spec.drafter), summary)
 
