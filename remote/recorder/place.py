@@ -22,15 +22,15 @@ def singleton_lock(root: Path) -> Path:
 
 
 def live_readings(root: Path) -> LiveReadings:
-    """The newest reading of `root`: in memory, or beside the locks where there is none."""
+    """The newest reading of `root`: beside the locks, or in memory when that disk is full from the beginning."""
     beside_locks = locks.lock_directory(root) / "live"
     locks.make_private(beside_locks)
     directories = [beside_locks]
     if vault.has_memory():
         name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
         in_memory = vault.MEMORY / f"roost-{os.getuid()}" / f"telemetry-{name}"
-        with contextlib.suppress(OSError):  # full, or not this user's: the other place will do
+        with contextlib.suppress(OSError):  # not this user's alone: there is the other place
             locks.make_private(in_memory.parent)
             locks.make_private(in_memory)
-            directories.insert(0, in_memory)
+            directories.append(in_memory)
     return LiveReadings(directories)

@@ -1,4 +1,4 @@
-"""The newest reading in reserved memory, so that it can be replaced when every disk is full; and who wants readings.
+"""The newest reading in a place of its own, so that it can be replaced when every disk is full; and who wants readings.
 
 A file has one record: its length and CRC-32 (two little-endian 32-bit integers), then JSON. It is written in place, into
 blocks that it has from the beginning; a reader that meets half a record reads again.
@@ -20,6 +20,9 @@ from remote.protocol.telemetry import GpuTopology, TelemetrySample
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
+_RESERVED_BYTES = 256 << 10
+"""Eight GPUs and their jobs take 10 KiB; a larger record takes further blocks where there are some."""
+
 _HEAD = struct.Struct("<II")
 _ATTEMPTS = 5
 
@@ -34,10 +37,10 @@ class Slot(Generic[_T]):
         self._descriptor: int | None = None
 
     def reserve(self) -> None:
-        """Take the blocks of the largest record; raises OSError where there are none."""
+        """Take the blocks of a large record; raises OSError where there are none."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, MAX_LINE_BYTES)
+            os.posix_fallocate(descriptor, 0, _RESERVED_BYTES)
         except OSError:
             os.close(descriptor)
             raise
@@ -96,7 +99,7 @@ class LiveReadings:
     def __init__(self, directories: Sequence[Path]) -> None:
         self._latest = [Slot(directory / "latest", TelemetrySample) for directory in directories]
         self._topologies = [Slot(directory / "topology", GpuTopology) for directory in directories]
-        self._wanted = directories[-1] / "wanted"
+        self._wanted = directories[0] / "wanted"
         self._seen = 0
 
     def open(self) -> None:

@@ -86,8 +86,9 @@ class RingWriter:
         final = self._directory / f"{math.floor(first)}-{math.ceil(last)}{_SUFFIX}"
         part = final.with_suffix(".part")
         try:
-            with gzip.open(part, "wb", compresslevel=6) as compressed:
-                compressed.write(self._active.read_bytes())
+            data = gzip.compress(self._active.read_bytes(), compresslevel=6)
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(data)
             part.rename(final)
         except OSError:
             part.unlink(missing_ok=True)
