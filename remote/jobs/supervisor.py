@@ -156,6 +156,7 @@ class Supervisor:
             if self.stop is not None:
                 self._save("stopping")
                 process.signal_group(self.work.pid, signal.SIGTERM)
+                process.signal_group(self.work.pid, signal.SIGCONT)  # who is suspended would hear of it only then
                 self.kill_at = now + float(self.launch["stop_grace_s"])
         elif now >= self.kill_at:
             process.signal_group(self.work.pid, signal.SIGKILL)

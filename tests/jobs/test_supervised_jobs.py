@@ -483,3 +483,16 @@ def test_the_supervisor_needs_nothing_but_the_standard_library(workshop):
     answer = subprocess.run([sys.executable, "-I", "-S", script, directory], stdout=subprocess.PIPE, check=True)
     assert answer.stdout == b"started\n"
     assert workshop.until("bare", finished).state.outcome == "succeeded"
+
+
+def test_suspended_work_hears_of_its_stop_at_once(workshop):
+    """And ends in its own way, long before the grace is over."""
+    program = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); print(1, flush=True); time.sleep(600)"
+    )
+    pid = workshop.start("frozen-work", program, grace_s=600.0).state.pid
+    workshop.wait_for(lambda: workshop.store.get("frozen-work").log_size > 0)
+    os.kill(pid, signal.SIGSTOP)
+    workshop.stop("frozen-work")
+    state = workshop.until("frozen-work", lambda job: isinstance(job.state, Finished)).state
+    assert (state.outcome, state.exit_code, state.signal) == ("stopped", 143, None)
