@@ -41,7 +41,6 @@ from remote.protocol.requests import (
     ProgressPage,
     ReadLog,
     ReadProgress,
-    ReadTelemetry,
     ReadVerdict,
     Reply,
     Request,
@@ -62,7 +61,6 @@ from remote.protocol.storage import (
     TrashEntry,
     TrashList,
 )
-from remote.protocol.telemetry import TelemetrySample
 
 EMBEDDED = "embedded"
 """The name of the host that every installation has."""
@@ -97,7 +95,8 @@ async def find_host(name: str) -> HostConfig:
     return hosts[name]
 
 
-async def _ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:
+async def ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:
+    """The host's reply to a request, which must be of type `reply`; raises ConsoleError."""
     _require_job_id(getattr(request, "job_id", None))
     answer: Reply = await session.call(request, timeout_s=timeout_s)
     if not isinstance(answer, reply):
@@ -139,7 +138,7 @@ async def list_jobs(session: Session) -> list[Job]:
     """All jobs of the host, newest first."""
     jobs: list[Job] = []
     while True:
-        page = await _ask(session, ListJobs(skip=len(jobs)), JobList)
+        page = await ask(session, ListJobs(skip=len(jobs)), JobList)
         jobs += page.jobs
         if not page.omitted or not page.jobs:
             return jobs
@@ -147,7 +146,7 @@ async def list_jobs(session: Session) -> list[Job]:
 
 async def get_job(session: Session, job_id: JobId) -> Job:
     """One job as it is now."""
-    return (await _ask(session, GetJob(job_id=job_id), JobReply)).job
+    return (await ask(session, GetJob(job_id=job_id), JobReply)).job
 
 
 async def stop_job(
@@ -155,22 +154,17 @@ async def stop_job(
 ) -> Job:
     """Ask a job, and the jobs that it started, to stop; refused when it is not at `expected_revision` any more."""
     request = StopJob(job_id=job_id, op_id=op_id or new_op_id(), reason=reason, expected_revision=expected_revision)
-    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 async def read_log(session: Session, job_id: JobId, *, offset: int | None, limit: int) -> LogPage:
     """Log bytes from an absolute offset; None means the last `limit` bytes."""
-    return await _ask(session, ReadLog(job_id=job_id, offset=offset, limit=limit), LogPage)
+    return await ask(session, ReadLog(job_id=job_id, offset=offset, limit=limit), LogPage)
 
 
 async def read_progress(session: Session, job_id: JobId, *, after_seq: int = 0) -> list[ProgressRecord]:
     """A page of progress records after `after_seq`; an empty list means that there are no more."""
-    return (await _ask(session, ReadProgress(job_id=job_id, after_seq=after_seq), ProgressPage)).records
-
-
-async def read_telemetry(session: Session) -> TelemetrySample:
-    """One fresh reading of the host."""
-    return await _ask(session, ReadTelemetry(), TelemetrySample)
+    return (await ask(session, ReadProgress(job_id=job_id, after_seq=after_seq), ProgressPage)).records
 
 
 def run_document(source: str) -> str:
@@ -193,7 +187,7 @@ def run_document(source: str) -> str:
 
 async def plan_run(session: Session, document: str, overrides: dict[str, str] | None = None) -> RunPlan:
     """Resolve a run on the host: every stage, command, byte and problem, with a fingerprint."""
-    return await _ask(session, PlanRun(document=document, overrides=overrides or {}), RunPlan, timeout_s=PLAN_TIMEOUT_S)
+    return await ask(session, PlanRun(document=document, overrides=overrides or {}), RunPlan, timeout_s=PLAN_TIMEOUT_S)
 
 
 async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = None) -> Job:
@@ -209,7 +203,7 @@ async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = Non
     request = StartJob(
         job_id=new_job_id(f"run-{plan.run.name}"), spec=RunSpec(run=plan.run), op_id=op_id or new_op_id()
     )
-    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 async def follow_job(session: Session, job_id: JobId) -> AsyncGenerator[Job | ProgressRecord | LinkState, None]:
@@ -253,12 +247,12 @@ async def _remaining_progress(session: Session, job_id: JobId, seen: int) -> Asy
 
 async def read_verdict(session: Session, job_id: JobId) -> VerdictReport:
     """The verdict of a run that reached it."""
-    return await _ask(session, ReadVerdict(job_id=job_id), VerdictReport)
+    return await ask(session, ReadVerdict(job_id=job_id), VerdictReport)
 
 
 async def validate_mapping(session: Session, path: str) -> MappingReport:
     """The state of a draft-vocabulary mapping on the host, with every finding."""
-    return await _ask(session, ValidateMapping(path=path), MappingReport, timeout_s=PLAN_TIMEOUT_S)
+    return await ask(session, ValidateMapping(path=path), MappingReport, timeout_s=PLAN_TIMEOUT_S)
 
 
 async def start_mapping_copy(
@@ -267,51 +261,51 @@ async def start_mapping_copy(
     """Start a checked copy of a mapping as a job; a different destination is only replaced when told to."""
     spec = MappingCopySpec(source=source, destination=destination, replace=replace)
     request = StartJob(job_id=new_job_id("mapping-copy"), spec=spec, op_id=op_id or new_op_id())
-    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 async def set_secret(session: Session, name: str, value: str, *, op_id: OpId | None = None) -> SecretList:
     """Keep a token on the host for every job that starts from now on; the value is never told again."""
-    return await _ask(session, SetSecret(name=name, value=value, op_id=op_id or new_op_id()), SecretList)
+    return await ask(session, SetSecret(name=name, value=value, op_id=op_id or new_op_id()), SecretList)
 
 
 async def list_secrets(session: Session) -> SecretList:
     """The names of the host's tokens, and which of them a restart has lost."""
-    return await _ask(session, ListSecrets(), SecretList)
+    return await ask(session, ListSecrets(), SecretList)
 
 
 async def remove_secret(session: Session, name: str, *, op_id: OpId | None = None) -> SecretList:
     """Forget a token of the host; jobs that are at work keep what they started with."""
-    return await _ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
+    return await ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
 
 
 async def read_storage(session: Session) -> StorageReport:
     """What lies on the host's disks, the largest first, and its trash."""
-    return await _ask(session, ReadStorage(), StorageReport, timeout_s=STORAGE_TIMEOUT_S)
+    return await ask(session, ReadStorage(), StorageReport, timeout_s=STORAGE_TIMEOUT_S)
 
 
 async def plan_reclaim(session: Session, paths: list[str]) -> ReclaimPlan:
     """What would go into the trash, what would stay, and what forbids it; nothing is changed."""
-    return await _ask(session, PlanReclaim(paths=paths), ReclaimPlan, timeout_s=STORAGE_TIMEOUT_S)
+    return await ask(session, PlanReclaim(paths=paths), ReclaimPlan, timeout_s=STORAGE_TIMEOUT_S)
 
 
 async def reclaim(session: Session, paths: list[str], token: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
     """Move what a plan named into the trash, if nothing changed since; the trash as it is then."""
     request = MoveToTrash(paths=paths, token=token, op_id=op_id or new_op_id())
-    return (await _ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
+    return (await ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
 
 
 async def restore_from_trash(session: Session, name: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
     """Put an entry of the trash back where it was; the trash as it is then."""
     request = RestoreFromTrash(name=name, op_id=op_id or new_op_id())
-    return (await _ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
+    return (await ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
 
 
 async def start_purge(session: Session, entries: list[TrashEntry], *, op_id: OpId | None = None) -> Job:
     """Start the job that deletes entries of the trash for good."""
     spec = PurgeSpec(entries=[entry.path for entry in entries])
     request = StartJob(job_id=new_job_id("purge"), spec=spec, op_id=op_id or new_op_id())
-    return (await _ask(session, request, JobReply, timeout_s=60.0)).job
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 def list_hosts() -> dict[str, HostConfig]:

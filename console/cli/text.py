@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from console.state.sanitize import one_line
 from console.state.units import (
     UNKNOWN,
-    format_byte_rate,
     format_bytes,
     format_duration,
     format_loss,
@@ -54,7 +53,6 @@ from remote.protocol.progress import (
     TrainingPhase,
 )
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
-from remote.protocol.telemetry import GpuSample, TelemetrySample
 
 
 def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a state
@@ -232,32 +230,3 @@ def mapping_lines(report: MappingReport) -> list[str]:
         lines.append(f"  {finding.severity} [{one_line(finding.code)}] {one_line(finding.message)}")
         lines.append(f"    fix: {one_line(finding.fix)}")
     return lines
-
-
-def telemetry_lines(sample: TelemetrySample) -> list[str]:
-    """One reading: devices, host, disks, engines."""
-    host = sample.host
-    cpus = " ".join(f"{index}:{format_percent(load)}" for index, load in enumerate(host.cpu_utilization))
-    lines = [time.strftime("%H:%M:%S", time.gmtime(sample.sampled_at)) + " UTC"]
-    lines += [_gpu_line(gpu) for gpu in sample.gpus]
-    if not sample.gpus:
-        lines.append(f"no GPU: {one_line(sample.gpu_detail)}")
-    lines.append(f"cpu {cpus}  load {host.load_1m:.2f}")
-    lines.append(f"ram {format_bytes(host.memory_used_bytes)} of {format_bytes(host.memory_total_bytes)}")
-    for mount in sample.mounts:
-        used = f"{format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}"
-        lines.append(f"disk {one_line(mount.path)} {used} {format_byte_rate(mount.fill_rate_bytes_per_s)}")
-    for engine in sample.engines:
-        rates = f"prefill {format_rate(engine.prefill_tokens_per_s, 'tok')}, decode {format_rate(engine.decode_tokens_per_s, 'tok')}"
-        lines.append(f"engine {one_line(f'{engine.job_id} {engine.engine}')}: {rates}")
-    return lines
-
-
-def _gpu_line(gpu: GpuSample) -> str:
-    owner = f"  leased to {one_line(gpu.owner_job_id)}" if gpu.owner_job_id else ""
-    if gpu.error is not None:
-        return f"gpu {gpu.gpu_index} {one_line(gpu.name)}: {one_line(gpu.error)}{owner}"
-    memory = f"{format_bytes(gpu.memory_used_bytes)} of {format_bytes(gpu.memory_total_bytes)}"
-    heat = UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C"
-    power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    return f"gpu {gpu.gpu_index} {one_line(gpu.name)}: {format_percent(gpu.gpu_utilization)} {memory} {heat} {power}{owner}"

@@ -1,6 +1,7 @@
 """What will happen if things go on as they do."""
 
-from remote.protocol.telemetry import MountSample
+from console.state.units import format_bytes, format_duration, format_rate
+from remote.protocol.telemetry import JobSample, MountSample
 
 SHORT_RUNWAY_S = 3600.0
 """A disk that will be full within the hour is worth an alert."""
@@ -14,3 +15,20 @@ def runway_s(mount: MountSample) -> float | None:
     if rate is None or rate < _NEGLIGIBLE_BYTES_PER_S:
         return None
     return mount.free_bytes / rate
+
+
+def need_words(mount: MountSample, jobs: list[JobSample]) -> str:
+    """What the jobs that write to a disk still need of it: ", the run still needs 2:51 h and 720 GiB"; empty where unknown."""
+    writers = [job for job in jobs if job.writes_to == mount.path]
+    times = [job.seconds_left for job in writers if job.seconds_left is not None]
+    sizes = [job.bytes_left for job in writers if job.bytes_left is not None]
+    needs = [format_duration(max(times))] if times else []
+    needs += [format_bytes(sum(sizes))] if sizes else []
+    return f", the run still needs {' and '.join(needs)}" if needs else ""
+
+
+def pace_words(job: JobSample) -> list[str]:
+    """How fast a job goes, by what it counts itself."""
+    pace = [format_rate(job.samples_per_s, "samples")] if job.samples_per_s is not None else []
+    pace += [format_rate(job.tokens_per_s, "tok")] if job.tokens_per_s is not None else []
+    return pace + ([f"{format_bytes(job.bytes_per_s)}/s"] if job.bytes_per_s is not None else [])

@@ -10,11 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import SAMPLES
 
-from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words, telemetry_lines
+from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport
-from remote.protocol.telemetry import TelemetrySample
 
 
 def samples_of(union: object) -> list[object]:
@@ -55,12 +54,6 @@ def test_devices_are_shown_while_a_job_has_them() -> None:
     assert "GPUS" not in job_table([over])[0]
     assert "gpus      0-3, 6" in job_lines(running)
     assert "gpus      0-3, 6  (given back)" in job_lines(over)
-
-
-def test_a_device_is_shown_with_the_job_that_has_it() -> None:
-    (sample,) = [sample for sample in SAMPLES if isinstance(sample, TelemetrySample)]
-    (owner,) = {gpu.owner_job_id for gpu in sample.gpus if gpu.owner_job_id}
-    assert any(line.endswith(f"leased to {owner}") for line in telemetry_lines(sample))
 
 
 def test_a_finding_shows_its_fix() -> None:

@@ -1,0 +1,18 @@
+"""What the recorder found to be wrong, in the order in which it should be looked at."""
+
+from console.state.sanitize import one_line
+from remote.protocol.telemetry import Diagnosis, DiagnosisCode
+
+DEVICE_CODES: tuple[DiagnosisCode, ...] = ("hardware",)
+DISK_CODES: tuple[DiagnosisCode, ...] = ("runway_short", "inodes_short")
+
+
+def gravest_first(diagnoses: list[Diagnosis]) -> list[Diagnosis]:
+    """Errors before warnings, and among equals what began first."""
+    return sorted(diagnoses, key=lambda each: (each.severity != "error", each.since))
+
+
+def diagnosis_summary(diagnosis: Diagnosis) -> str:
+    """Its sentence, with its subject before it where the sentence does not name it."""
+    summary, subject = one_line(diagnosis.summary), one_line(diagnosis.subject)
+    return summary if not subject or subject in summary else f"{subject}: {summary}"

@@ -1,0 +1,67 @@
+"""A host that is only played: what was recorded there, and what it streams."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from protocol_samples import GPU_TOPOLOGY, REPLIES, TELEMETRY_SAMPLE
+
+from console.config.hosts import HostConfig
+from console.state.link import Closed, Up
+from remote.protocol.frames import Heartbeat
+from remote.protocol.requests import ReadTelemetry, Welcome
+from remote.protocol.telemetry import ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
+
+NOW = 1_796_000_000.0
+PAGE = 7
+
+
+def sample_at(at: float, **changes) -> TelemetrySample:
+    return msgspec.structs.replace(
+        TELEMETRY_SAMPLE, sampled_at=at, period_s=1.0, diagnoses=[], gpu_events=[], **changes
+    )
+
+
+class PlayedHost:
+    """A session that answers from `recorded`; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.recorded: list[TelemetrySample] = []
+        self.streamed: list = [Heartbeat(at=NOW)]
+        self.asked: list = []
+        self.state = Up(
+            since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
+        )
+        self.host = HostConfig(name="lab", address="10.0.0.1")
+
+    async def call(self, request, *, timeout_s: float = 30.0):
+        self.asked.append(request)
+        match request:
+            case ReadTelemetry():
+                return self.recorded[-1]
+            case ReadTopology():
+                return GPU_TOPOLOGY
+            case ReadHistory(since=since, until=until, step_s=step):
+                return self._page(since, NOW + 1 if until is None else until, step)
+
+    def _page(self, since: float, until: float, step_s: float) -> TelemetryHistory:
+        steps: dict[int, list[TelemetrySample]] = {}
+        for sample in self.recorded:
+            if since <= sample.sampled_at < until:
+                steps.setdefault(int(sample.sampled_at // step_s), []).append(sample)
+        found = [
+            msgspec.structs.replace(same[-1], gpu_events=[event for each in same for event in each.gpu_events])
+            for same in steps.values()
+        ]
+        rest = found[PAGE].sampled_at if len(found) > PAGE else None
+        return TelemetryHistory(samples=found[:PAGE], next_since=rest)
+
+    async def watch(self, watch) -> None:
+        self.asked.append(watch)
+
+    async def events(self):
+        for event in self.streamed:
+            yield event
+        yield Closed(error=None)
