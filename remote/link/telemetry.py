@@ -9,6 +9,7 @@ import time
 import msgspec
 
 from remote.errors import NotFound, RoostError, UsageError, WorkFailed
+from remote.jobs import records
 from remote.jobs.store import JobStore
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.ids import new_job_id, new_op_id
@@ -40,6 +41,7 @@ class TelemetrySource:
         self._live = live_readings(store.root)
         self._turn = threading.Lock()
         self._looked_at = float("-inf")
+        self._is_release_known = False
         self._wanted_at = float("-inf")
 
     def want(self) -> None:
@@ -107,22 +109,30 @@ class TelemetrySource:
         age = self._live.age_s()
         with self._turn:
             now = time.monotonic()
-            if (age is not None and age < _FRESH_S) or now - self._looked_at < _LOOK_EVERY_S:
+            is_fresh = age is not None and age < _FRESH_S
+            if now - self._looked_at < _LOOK_EVERY_S or (is_fresh and self._is_release_known):
                 return
-            self._looked_at = now
+            self._looked_at, self._is_release_known = now, True
             recorders = [job for job in self._store.list() if job.agent == RECORDER]
             live = [job for job in recorders if not is_over(job.state)]
             for job in live:
-                self._end_if_silent(job, age)
+                self._end_if_unfit(job, age)
             if not live and not _failed_just_now(recorders):
                 self._discard_old(recorders)
                 job_id = new_job_id(RECORDER)
                 self._store.start(job_id, RecorderSpec(), actor="link", op_id=new_op_id())
 
-    def _end_if_silent(self, job: Job, age: float | None) -> None:
+    def _end_if_unfit(self, job: Job, age: float | None) -> None:
+        """A recorder that fell silent makes place for another, and so does one of another release, once a link."""
         silent_s = min(age if age is not None else math.inf, time.time() - job.created_at)
-        if silent_s > _SILENT_S and isinstance(job.state, Running | Queued | Starting):
+        launched = records.read_launch(self._store.directory(job.job_id))
+        if silent_s > _SILENT_S:
             reason = f"it has told nothing for {silent_s:.0f} s; another one takes its place"
+        elif launched is not None and launched.release != str(self._store.release):
+            reason = "it is of another release than the console; another one takes its place"
+        else:
+            return
+        if isinstance(job.state, Running | Queued | Starting):
             self._store.stop(job.job_id, actor="link", op_id=new_op_id(), reason=reason)
 
     def _discard_old(self, recorders: list[Job]) -> None:

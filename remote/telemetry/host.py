@@ -4,6 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Hashable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,10 +94,15 @@ def _disk_bytes() -> dict[Hashable, float | None]:
         disks = psutil.disk_io_counters(perdisk=True) or {}
     except OSError:
         return {}
-    physical = [counters for name, counters in disks.items() if Path("/sys/block", name, "device").exists()]
+    physical = [counters for name, counters in disks.items() if _is_physical(name)]
     if not physical:
         return {}
     return {"read": sum(one.read_bytes for one in physical), "write": sum(one.write_bytes for one in physical)}
+
+
+@cache
+def _is_physical(disk: str) -> bool:
+    return Path("/sys/block", disk, "device").exists()
 
 
 def _shared_memory() -> tuple[int, int] | None:

@@ -132,6 +132,19 @@ def test_a_silent_recorder_is_replaced(store, monkeypatch):
     assert isinstance(store.get(job.job_id).state, Finished)
 
 
+def test_a_recorder_of_another_release_makes_place_for_this_ones(store, tmp_path):
+    other = tmp_path / "other-release"
+    other.symlink_to(RELEASE)
+    TelemetrySource(JobStore(store.root, other, sys.executable)).read()
+    (old,) = recorders(store)
+    TelemetrySource(store).want()
+    assert finished(store, old.job_id).state.outcome == "stopped"
+    source = TelemetrySource(store)
+    assert source.read()
+    source.read()
+    assert len([job for job in recorders(store) if not isinstance(job.state, Finished)]) == 1
+
+
 def test_old_recorders_leave_no_directories_behind(store, monkeypatch):
     monkeypatch.setattr("remote.link.telemetry._LOOK_EVERY_S", 0.0)
     for number in range(5):
