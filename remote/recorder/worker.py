@@ -15,6 +15,7 @@ from remote.protocol.specs import RecorderSpec
 from remote.protocol.telemetry import TelemetrySample
 from remote.recorder.jobs import JobReader, JobsReading
 from remote.recorder.place import live_readings, ring_directory, singleton_lock
+from remote.telemetry.diagnosis import Diagnostician
 from remote.telemetry.live import LiveReadings
 from remote.telemetry.ring import Ring
 from remote.telemetry.sampler import Sampler
@@ -59,6 +60,7 @@ class Recorder:
         self._sampler = sampler
         self._live = live
         self._ring = ring
+        self._diagnostician = Diagnostician()
         self._complained_at = float("-inf")
 
     def run(self, wait: Callable[[float], bool], goes_on: Callable[[], bool], *, idle_exit_s: float) -> None:
@@ -84,6 +86,7 @@ class Recorder:
         began = time.time()
         jobs = self._jobs.read(began)
         sample = self._complete(self._sampler.sample(jobs.endpoints, jobs.paths), jobs, began)
+        sample = replace(sample, diagnoses=self._diagnostician.advance(sample))
         self._live.publish(sample)
         try:
             self._ring.append(sample)
