@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from textual.pilot import Pilot
 
+from console.recording.reader import read_recording
 from console.ui.app import RoostApp
-from console.ui.recording import RecordedSession, read_recording
+from console.ui.recording import RecordedSession
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "tests/recordings"

@@ -1,19 +1,30 @@
 """What a person should look at now; each alert says what, and where."""
 
+from console.state.diagnoses import DEVICE_CODES, DISK_CODES, diagnosis_summary, gravest_first
 from console.state.forecast import SHORT_RUNWAY_S, runway_s
-from console.state.host import HostState
+from console.state.host import RECORDER, HostState
 from console.state.link import Closed, Lost, Up
 from console.state.sanitize import one_line
 from console.state.units import format_duration
 from remote.protocol.jobs import Finished, Foreign, Orphaned, Paused, Quarantined, Stalled, Unkillable
 from remote.protocol.jobs import Lost as LostJob
+from remote.protocol.telemetry import Diagnosis
 
 STALE_SAMPLE_S = 5.0
 
 
 def alerts(state: HostState, now: float) -> list[str]:
-    """The alerts of a host, the gravest first."""
-    return [*_link_alerts(state, now), *_disk_alerts(state), *_device_alerts(state), *_job_alerts(state)]
+    """The alerts of a host, the gravest first: the link, what its recorder diagnosed, what only the console sees."""
+    found = gravest_first(state.sample.diagnoses) if state.sample else []
+    graves, others = ([each for each in found if (each.severity == "error") is grave] for grave in (True, False))
+    return [
+        *_link_alerts(state, now),
+        *map(diagnosis_summary, graves),
+        *_disk_alerts(state, found),
+        *_device_alerts(state, found),
+        *_job_alerts(state),
+        *map(diagnosis_summary, others),
+    ]
 
 
 def _link_alerts(state: HostState, now: float) -> list[str]:
@@ -30,23 +41,26 @@ def _link_alerts(state: HostState, now: float) -> list[str]:
             return []
 
 
-def _disk_alerts(state: HostState) -> list[str]:
+def _disk_alerts(state: HostState, diagnoses: list[Diagnosis]) -> list[str]:
+    told = {each.subject for each in diagnoses if each.code in DISK_CODES}
     found: list[str] = []
-    for mount in state.sample.mounts if state.sample else []:
+    for mount in [mount for mount in (state.sample.mounts if state.sample else []) if mount.path not in told]:
         runway = runway_s(mount)
         if runway is not None and runway < SHORT_RUNWAY_S:
             found.append(f"{mount.path} is full in {format_duration(runway)} at the present rate")
     return found
 
 
-def _device_alerts(state: HostState) -> list[str]:
-    gpus = state.sample.gpus if state.sample else []
-    return [f"GPU {gpu.gpu_index}: {one_line(gpu.error)}" for gpu in gpus if gpu.error is not None]
+def _device_alerts(state: HostState, diagnoses: list[Diagnosis]) -> list[str]:
+    told = {each.subject for each in diagnoses if each.code in DEVICE_CODES}
+    lost = [gpu for gpu in (state.sample.gpus if state.sample else []) if gpu.error is not None]
+    names = [(f"GPU {gpu.gpu_index}", one_line(gpu.error or "")) for gpu in lost]
+    return [f"{name}: {error}" for name, error in names if name not in told]
 
 
 def _job_alerts(state: HostState) -> list[str]:
     found: list[str] = []
-    for job in state.ordered_jobs():
+    for job in state.shown_jobs():
         match job.state:
             case Stalled(heartbeat_age_s=age):
                 found.append(f"{job.job_id}: no heartbeat for {format_duration(age)}")
@@ -58,6 +72,8 @@ def _job_alerts(state: HostState) -> list[str]:
                 found.append(
                     f"{one_line(job.agent)} failed" if isinstance(job.state, Finished) else f"{job.job_id} is lost"
                 )
+            case LostJob() | Finished() if job.agent == RECORDER:
+                found.append("the recorder of readings has failed: its log says why")
             case _:
                 pass
     return found

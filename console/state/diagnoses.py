@@ -8,8 +8,8 @@ DISK_CODES: tuple[DiagnosisCode, ...] = ("runway_short", "inodes_short")
 
 
 def gravest_first(diagnoses: list[Diagnosis]) -> list[Diagnosis]:
-    """Errors before warnings, and among equals what began first."""
-    return sorted(diagnoses, key=lambda each: (each.severity != "error", each.since))
+    """Errors before warnings, and among equals in the recorder's own order."""
+    return sorted(diagnoses, key=lambda each: each.severity != "error")
 
 
 def diagnosis_summary(diagnosis: Diagnosis) -> str:

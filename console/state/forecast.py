@@ -17,12 +17,17 @@ def runway_s(mount: MountSample) -> float | None:
     return mount.free_bytes / rate
 
 
+def seconds_needed(mount: MountSample, jobs: list[JobSample]) -> float | None:
+    """How long the jobs that write to a disk will go on writing; None where none of them says."""
+    times = [job.seconds_left for job in jobs if job.writes_to == mount.path and job.seconds_left is not None]
+    return max(times, default=None)
+
+
 def need_words(mount: MountSample, jobs: list[JobSample]) -> str:
     """What the jobs that write to a disk still need of it: ", the run still needs 2:51 h and 720 GiB"; empty where unknown."""
-    writers = [job for job in jobs if job.writes_to == mount.path]
-    times = [job.seconds_left for job in writers if job.seconds_left is not None]
-    sizes = [job.bytes_left for job in writers if job.bytes_left is not None]
-    needs = [format_duration(max(times))] if times else []
+    seconds = seconds_needed(mount, jobs)
+    sizes = [job.bytes_left for job in jobs if job.writes_to == mount.path and job.bytes_left is not None]
+    needs = [] if seconds is None else [format_duration(seconds)]
     needs += [format_bytes(sum(sizes))] if sizes else []
     return f", the run still needs {' and '.join(needs)}" if needs else ""
 

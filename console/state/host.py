@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.logs import LogBuffer
+from console.state.readings import Readings
 from console.state.series import Series
 from remote.protocol.frames import Event, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
-from remote.protocol.jobs import Finished, Job
+from remote.protocol.jobs import Finished, Job, Queued, Running, Starting, Stopping
 from remote.protocol.jobs import Lost as LostJob
 from remote.protocol.progress import (
     STAGES,
@@ -26,10 +27,16 @@ from remote.protocol.progress import (
     StepLogged,
 )
 from remote.protocol.requests import Welcome
-from remote.protocol.telemetry import TelemetrySample
+from remote.protocol.telemetry import GpuTopology, JobSample, TelemetryHistory, TelemetrySample
+
+RECORDER = "recorder"
+"""The agent of the job that takes the readings: it is always there."""
 
 STALE_S = 5.0
 """A host that beats every second and has not been heard for longer is shown as silent, before its link counts as lost."""
+
+_CLOCK_SET_BACK_S = 60.0
+"""A reading that is older than the one before by less came late and is passed over; by more, the host's clock was set back."""
 
 _LOG_TAIL_BYTES = 262_144
 """A log that is opened for the first time starts this far from its end."""
@@ -72,11 +79,8 @@ class HostState:
         self.sample: TelemetrySample | None = None
         self.sample_at: float | None = None
         self._host_clock: tuple[float, float] | None = None
-        self.gpu_history: dict[int, Series] = {}
-        self.cpu_history: dict[int, Series] = {}
-        self.prefill_history = Series()
-        self.decode_history = Series()
-        self.acceptance_history = Series()
+        self.readings = Readings()
+        self.topology: GpuTopology | None = None
         self.stages: dict[str, dict[StageName, StageState]] = {}
         self.progress_seq: dict[str, int] = {}
         self.curves: dict[str, Curves] = {}
@@ -85,8 +89,18 @@ class HostState:
         self.notes: list[JobNote] = []
         self.logs: dict[str, LogBuffer] = {}
 
-    def apply(self, event: LinkState | Event, now: float) -> None:
-        """Take in one event."""
+    def apply(self, event: LinkState | Event | TelemetryHistory | GpuTopology, now: float) -> None:
+        """Take in one event, or the answer to a question."""
+        match event:
+            case TelemetryHistory(samples=samples):
+                for sample in samples:
+                    self.readings.add(sample)
+            case GpuTopology():
+                self.topology = event
+            case _:
+                self._apply_event(event, now)
+
+    def _apply_event(self, event: LinkState | Event, now: float) -> None:
         match event:
             case Up(welcome=welcome):
                 self.link, self.welcome = event, welcome
@@ -113,6 +127,11 @@ class HostState:
             return None
         at, heard_at = self._host_clock
         return at + (now - heard_at)
+
+    def sample_of(self, job: Job) -> JobSample | None:
+        """What the newest reading says of a job."""
+        jobs = self.sample.jobs if self.sample is not None else []
+        return next((each for each in jobs if each.job_id == job.job_id), None)
 
     def silence_s(self, now: float) -> float | None:
         """How long ago the host's last heartbeat came; None before the first, and before the first on this link."""
@@ -143,6 +162,12 @@ class HostState:
             return (-starts[head], head, job.job_id != head, -job.created_at, job.job_id)
 
         return sorted(self.jobs.values(), key=place)
+
+    def shown_jobs(self) -> list[Job]:
+        """The jobs that a person should see, in their order: without a recorder that does its work, and older recorders."""
+        jobs = self.ordered_jobs()
+        newest = next((job for job in jobs if job.agent == RECORDER), None)
+        return [job for job in jobs if job.agent != RECORDER or (job is newest and not _is_well(job))]
 
     def newest_run(self) -> Job | None:
         """The run that the stage strip shows."""
@@ -181,16 +206,11 @@ class HostState:
         return next((self.curves[job.job_id] for job in self.children(run.job_id) if job.job_id in self.curves), None)
 
     def _apply_sample(self, sample: TelemetrySample, now: float) -> None:
+        if self.sample is not None and 0 < self.sample.sampled_at - sample.sampled_at < _CLOCK_SET_BACK_S:
+            return
         self.sample, self.sample_at = sample, now
         self._host_clock = (sample.sampled_at, now)
-        for gpu in sample.gpus:
-            self.gpu_history.setdefault(gpu.gpu_index, Series()).append(gpu.gpu_utilization)
-        for index, load in enumerate(sample.host.cpu_utilization):
-            self.cpu_history.setdefault(index, Series()).append(load)
-        self.prefill_history.append(_total([engine.prefill_tokens_per_s for engine in sample.engines]))
-        self.decode_history.append(_total([engine.decode_tokens_per_s for engine in sample.engines]))
-        lengths = [engine.acceptance_length for engine in sample.engines if engine.acceptance_length is not None]
-        self.acceptance_history.append(lengths[0] if lengths else None)
+        self.readings.add(sample)
 
     def _apply_progress(self, job_id: str, record: ProgressRecord) -> None:
         if record.seq <= self.progress_seq.get(job_id, 0):
@@ -211,9 +231,14 @@ class HostState:
                 pass
 
 
-def _total(rates: list[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
+def _is_well(recorder: Job) -> bool:
+    match recorder.state:
+        case Queued() | Starting() | Running() | Stopping():
+            return True
+        case Finished(outcome=outcome):
+            return outcome != "failed"
+        case _:
+            return False
 
 
 def _settled(state: StageState, run: Job | None) -> StageState:

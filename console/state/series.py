@@ -1,6 +1,8 @@
 """Histories of readings: bounded, oldest first, with None where nothing was known."""
 
+import bisect
 import itertools
+import statistics
 from collections import deque
 from collections.abc import Iterable
 
@@ -33,6 +35,62 @@ class Series:
     def shrink(self, width: int) -> list[float | None]:
         """The whole history in at most `width` columns, each the mean of what it stands for."""
         return shrink(list(self._values), width)
+
+
+_MISSED = 2.5
+"""Readings that are this many times their usual distance apart have a gap between them."""
+_LEAST_SPACING_S = 1.0
+
+
+class TimeSeries:
+    """The last readings of one quantity, each at its moment; where some are missing there are columns without a value.
+
+    Readings may come in any order; the first one of a moment stays.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._times: list[float] = []
+        self._values: list[float | None] = []
+        self._columns: list[float | None] | None = None
+
+    def add(self, at: float, value: float | None) -> None:
+        """Put a reading in its place."""
+        place = bisect.bisect_left(self._times, at)
+        if place < len(self._times) and self._times[place] == at:
+            return
+        self._times.insert(place, at)
+        self._values.insert(place, value)
+        del self._times[: -self._capacity], self._values[: -self._capacity]
+        self._columns = None
+
+    def __len__(self) -> int:
+        return len(self.columns())
+
+    @property
+    def last(self) -> float | None:
+        """The newest reading."""
+        return self._values[-1] if self._values else None
+
+    def columns(self) -> list[float | None]:
+        """A column a reading, oldest first, and one of None for each that is missing in between."""
+        if self._columns is None:
+            self._columns = self._laid_out()[-self._capacity :]
+        return self._columns
+
+    def tail(self, count: int) -> list[float | None]:
+        """The newest `count` columns, oldest first."""
+        return self.columns()[-count:] if count > 0 else []
+
+    def _laid_out(self) -> list[float | None]:
+        distances = [after - before for before, after in itertools.pairwise(self._times)]
+        usual = max(_LEAST_SPACING_S, statistics.median_low(distances)) if distances else _LEAST_SPACING_S
+        columns: list[float | None] = self._values[:1]
+        for distance, value in zip(distances, self._values[1:], strict=True):
+            if distance > _MISSED * usual:
+                columns += [None] * min(self._capacity, round(distance / usual) - 1)
+            columns.append(value)
+        return columns
 
 
 def shrink(values: list[float | None], width: int) -> list[float | None]:

@@ -2,16 +2,14 @@
 
 import asyncio
 import os
-import shlex
 import sys
 import time
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.worker import Worker, WorkerState
 
@@ -19,40 +17,33 @@ from console import operations
 from console.errors import ConsoleError, UnknownHostKey
 from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
+from console.state.readings import SPAN_S
 from console.state.sanitize import one_line, sanitize
+from console.ui.actions import Actions
 from console.ui.availability import is_possible
 from console.ui.commands import ActionCommands
-from console.ui.keymap import ACTIONS, bindings
-from console.ui.login import ask_for_trust, ask_passphrase
+from console.ui.keymap import bindings
+from console.ui.login import ask_passphrase
 from console.ui.messages import JobOpened, JobSelected
-from console.ui.screens.dialogs import (
-    AskRun,
-    Confirm,
-    Notice,
-    PlanDialog,
-    error_text,
-    stop_question,
-)
+from console.ui.screens.detail import DetailScreen
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
-from console.ui.texts import help_text, verdict_text
 from console.ui.themes import DEFAULT, load_themes
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.words import job_mark, run_name
-from remote.protocol.errors import ErrorInfo
 from remote.protocol.frames import Event, JobChanged, LogData
 from remote.protocol.jobs import Job, is_over
 
 _DRAIN_S = 0.1
 _REFRESH_S = 1.0
 _QUEUE = 2000
-_BACKGROUND = ("jobs", "watch")
+_BACKGROUND = ("jobs", "watch", "history", "topology")
 """What nobody asked for by a key: a failure of it is told without taking the keyboard."""
 
 
-class RoostApp(App[int]):
+class RoostApp(Actions):
     """The console on one host."""
 
     TITLE = "Roost"
@@ -65,7 +56,9 @@ class RoostApp(App[int]):
         self._connect = connect
         self._state = HostState(host_name)
         self._session: HostSession | None = None
-        self._incoming: asyncio.Queue[LinkState | Event] = asyncio.Queue(_QUEUE)
+        self._incoming: asyncio.Queue[tuple[LinkState | Event, float]] = asyncio.Queue(_QUEUE)
+        self._history_due = False
+        self._has_history = False
         self._selected: str | None = None
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
         self._overview = Overview()
@@ -87,8 +80,8 @@ class RoostApp(App[int]):
         self.animation_level = "none"
         self.listen()
         self.set_interval(_DRAIN_S, self._drain)
-        self.set_interval(_REFRESH_S, self._render_state)
-        self.call_after_refresh(self._render_state)
+        self.set_interval(_REFRESH_S, self.render_state)
+        self.call_after_refresh(self.render_state)
 
     @property
     def palette(self) -> Palette:
@@ -102,7 +95,7 @@ class RoostApp(App[int]):
         async with self._connect() as session:
             self._session = session
             async for event in session.events():
-                await self._incoming.put(event)
+                await self._incoming.put((event, self.stamp(session)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """None greys a key out while it would do nothing."""
@@ -119,25 +112,27 @@ class RoostApp(App[int]):
                 self.meet_host(error)
                 return
             if event.worker.group == "listen":
-                self._state.apply(Closed(error=error.info), time.monotonic())
+                self._state.apply(Closed(error=error.info), self.clock())
             if event.worker.group in _BACKGROUND:
                 self.notify(sanitize(error.info.message), severity="warning", markup=False)
             else:
-                self._show_error(error.info)
+                self.show_error(error.info)
 
     def _drain(self) -> None:
         took = logs = False
         while not self._incoming.empty():
-            event = self._incoming.get_nowait()
+            event, happened_at = self._incoming.get_nowait()
             was_up = isinstance(self._state.link, Up)
             self._announce(event)
-            self._state.apply(event, time.monotonic())
+            self._state.apply(event, happened_at)
             took = True
             logs |= isinstance(event, LogData)
             if isinstance(event, Up) and not was_up:
+                self._history_due = True
                 self.refresh_jobs()
         if took:
             self._sync_watch()
+            self._sync_history()
         if logs:
             self._render_logs()
 
@@ -157,7 +152,25 @@ class RoostApp(App[int]):
             self._state.set_jobs(await self._session.list_jobs())
             self._watched = None
             self._sync_watch()
-            self._render_state()
+            self.render_state()
+
+    def _sync_history(self) -> None:
+        """Once a link is up and has told the time there, ask for what it does not know of the last minutes."""
+        host_now = self._state.host_now(self.clock())
+        if self._history_due and host_now is not None and self._state.silence_s(self.clock()) is not None:
+            self._history_due = False
+            known = self._state.readings.newest_at
+            since = host_now - SPAN_S
+            self.back_fill(max(since, known) if self._has_history and known is not None else since)
+
+    @work(exclusive=True, group="history", exit_on_error=False)
+    async def back_fill(self, since: float) -> None:
+        """Fill the histories with what the host recorded."""
+        if self._session is not None:
+            async for page in self._session.read_history(since):
+                self._state.apply(page, self.clock())
+            self._has_history = True
+            self.render_state()
 
     def _sync_watch(self) -> None:
         """Ask for other streams when other jobs are of interest; their cursors are the link's business."""
@@ -178,37 +191,53 @@ class RoostApp(App[int]):
         if self._session is not None:
             await self._session.watch(logs=logs, progress=progress)
 
+    def clock(self) -> float:
+        """The clock that ages and link states count with."""
+        return time.monotonic()
+
+    def stamp(self, session: HostSession) -> float:  # noqa: ARG002 - a replay asks its session
+        """When the event that `session` just told has happened, on the same clock."""
+        return time.monotonic()
+
+    @property
+    def replay_words(self) -> str:
+        """Where a replay is; empty for a host."""
+        return ""
+
     @property
     def jobs_at_work(self) -> list[Job]:
         """The jobs that go on when the screen is closed."""
-        return [job for job in self._state.ordered_jobs() if not is_over(job.state)]
+        return [job for job in self._state.shown_jobs() if not is_over(job.state)]
 
     def shown_job(self) -> Job | None:
         """The selected job, else the newest live one that writes a log, else the newest."""
         if self._selected in self._state.jobs:
             return self._state.jobs[self._selected]
-        jobs, live = self._state.ordered_jobs(), self.jobs_at_work
+        jobs, live = self._state.shown_jobs(), self.jobs_at_work
         telling = [job for job in live if job.log_size and job.agent != "run"]
         return (telling or live or jobs or [None])[0]
 
     def refresh_now(self) -> None:
         """Take in what has arrived and draw it, without waiting for the next tick."""
         self._drain()
-        self._render_state()
+        self.render_state()
 
-    def _render_state(self) -> None:
+    def render_state(self) -> None:
+        """Draw the state as it is now on the overview and on the screen that lies over it."""
         if not self._overview.is_mounted:
             return
-        now = time.monotonic()
+        now = self.clock()
         host_now = self._state.host_now(now)
-        self._overview.show(
-            self._state, self.shown_job(), now, time.time() if host_now is None else host_now, self.palette
-        )
+        host_now = time.time() if host_now is None else host_now
+        palette = self.palette
+        self._overview.show(self._state, self.shown_job(), now, host_now, palette, replay=self.replay_words)
+        if isinstance(self.screen, DetailScreen):
+            self.screen.show(self._state, now, host_now, palette)
         self._render_logs()
         self._refresh_keys()
 
     def _refresh_keys(self) -> None:
-        keys = {action.action: self.check_action(action.action, ()) for action in ACTIONS}
+        keys = {action.action: self.check_action(action.action, ()) for action in self.actions}
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -229,94 +258,6 @@ class RoostApp(App[int]):
         """Show it on the whole screen."""
         self._selected = message.job_id
         self.action_log()
-
-    def _show_error(self, info: ErrorInfo) -> None:
-        self.push_screen(Notice("That did not work", error_text(info)))
-
-    def action_log(self) -> None:
-        """The shown job's log on the whole screen."""
-        job = self.shown_job()
-        if job is None:
-            self.notify("There is no job yet; press r to run something.")
-        elif not isinstance(self.screen, LogScreen):
-            self.push_screen(LogScreen(job.job_id), callback=lambda _: self._sync_watch())
-            self._sync_watch()
-            self.call_after_refresh(self._render_logs)
-
-    def action_follow(self) -> None:
-        """Follow the log that is on the screen."""
-        self.screen.query_one(LogPane).follow()
-
-    def action_theme(self) -> None:
-        """The next of our themes."""
-        names = [theme.name for theme in load_themes()]
-        current = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(current + 1) % len(names)]
-        self._render_state()
-
-    def action_help_panel(self) -> None:
-        """Keys and meanings."""
-        self.push_screen(Notice("Help", help_text()))
-
-    def action_command(self) -> None:
-        """The exact command of the shown job."""
-        job = self.shown_job()
-        if job is None:
-            self.notify("There is no job yet.")
-            return
-        self.push_screen(
-            Notice(f"Command of {job.job_id} on {self._state.name}", Text(sanitize(shlex.join(job.command))))
-        )
-
-    def action_leave(self) -> None:
-        """Close the screen; the host does not notice."""
-        self.exit(0)
-
-    @work(exclusive=True, group="operation", exit_on_error=False)
-    async def meet_host(self, unknown: UnknownHostKey) -> None:
-        """Ask whether to trust a host that was never met; connect again after a yes."""
-        self._state.apply(Closed(error=unknown.info), time.monotonic())
-        if await ask_for_trust(self, self._state.name, unknown):
-            self.listen()
-
-    @work(exclusive=True, group="operation", exit_on_error=False)
-    async def action_run(self) -> None:
-        """Ask what to run, show the plan, start it."""
-        if self._session is None:
-            self.notify("Not connected yet.")
-            return
-        source = await self.push_screen_wait(AskRun("embedded" if self._state.name == operations.EMBEDDED else ""))
-        if source is None:
-            return
-        self.notify("Planning: the host looks at the inputs and at what is there already.", timeout=3)
-        plan = await self._session.plan_run(source)
-        self.clear_notifications()
-        if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
-            job = await self._session.start_run(plan)
-            self._selected = None
-            self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
-
-    @work(exclusive=True, group="operation", exit_on_error=False)
-    async def action_stop(self) -> None:
-        """Ask, then stop the shown job."""
-        job = self.shown_job()
-        if job is None or self._session is None or is_over(job.state):
-            self.notify("The selected job is not running." if job is not None else "There is no job yet.")
-            return
-        children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
-        body = stop_question(job, children, self._state.name)
-        if await self.push_screen_wait(Confirm("Stop?", body, yes="Stop it")):
-            await self._session.stop_job(job)
-            self.notify(f"Stopping {job.job_id}.", markup=False)
-
-    @work(exclusive=True, group="operation", exit_on_error=False)
-    async def action_verdict(self) -> None:
-        """The verdict of the newest run."""
-        run = self._state.newest_run()
-        if run is None or self._session is None:
-            self.notify("There is no run yet.")
-            return
-        self.push_screen(Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id))))
 
 
 @asynccontextmanager

@@ -8,16 +8,13 @@ from remote.protocol.jobs import Job, is_over
 def is_possible(action: str, state: HostState, shown: Job | None, *, following: bool) -> bool:
     """Whether `action` of the table in `keymap` would do anything; nothing is stopped over a link that is down."""
     up, run = isinstance(state.link, Up), state.newest_run()
-    match action:
-        case "run":
-            return up
-        case "stop":
-            return up and shown is not None and not is_over(shown.state)
-        case "log" | "command":
-            return shown is not None
-        case "verdict":
-            return up and run is not None and run.result is not None
-        case "follow":
-            return not following
-        case _:
-            return True
+    possible = {
+        "run": up,
+        "stop": up and shown is not None and not is_over(shown.state),
+        "log": shown is not None,
+        "command": shown is not None,
+        "verdict": up and run is not None and run.result is not None,
+        "gpus": state.sample is not None and bool(state.sample.gpus),
+        "follow": not following,
+    }
+    return possible.get(action, True)

@@ -17,3 +17,7 @@ class JobOpened(Message):
     def __init__(self, job_id: str) -> None:
         super().__init__()
         self.job_id = job_id
+
+
+class AlertsOpened(Message):
+    """Enter or a click on the line of alerts: what is wrong is wanted in full."""

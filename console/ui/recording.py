@@ -1,123 +1,81 @@
-"""A recorded session: one JSON object a line, played to the screen in place of a host, for tests, screenshots and demos."""
+"""A recording in place of a host, for replays, tests and screenshots."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
-from console.errors import HostError, UsageError
+from console.errors import HostError
+from console.recording.clock import PlayClock
+from console.recording.format import LinkConnecting, LinkLost, LinkUp, Recorded, RecordingEnded, RecordingStarted
 from console.state.link import Connecting, LinkState, Lost, Up
-from remote.protocol.base import Message
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.frames import Event, JobChanged, LogData
+from remote.protocol.frames import Event, JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan, VerdictReport
-from remote.protocol.requests import JobList, Welcome
-
-
-class LinkUp(Message, frozen=True, kw_only=True):
-    """The link was made, or its latency measured anew."""
-
-    latency_s: float
-    welcome: Welcome
-
-
-class LinkLost(Message, frozen=True, kw_only=True):
-    """The link broke."""
-
-    reason: str
-    retry_in_s: float
-
-
-class LinkConnecting(Message, frozen=True, kw_only=True):
-    """An attempt to connect began."""
-
-    attempt: int
-
-
-class Recorded(Message, frozen=True, kw_only=True):
-    """One thing that happened `at` seconds after the recording began; plans and verdicts are answers to be given later."""
-
-    at: float
-    what: Event | LinkUp | LinkLost | LinkConnecting | JobList | RunPlan | VerdictReport
-
+from remote.protocol.requests import JobList
+from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 _A = TypeVar("_A")
 
-_decoder = msgspec.json.Decoder(Recorded)
-
-
-def read_recording(path: Path) -> list[Recorded]:
-    """The records of a file in their order; raises UsageError with the line that is none."""
-    records: list[Recorded] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            records.append(_decoder.decode(line))
-        except msgspec.DecodeError as error:
-            raise UsageError(f"{path}, line {number} is no record of a session: {error}") from error
-    return records
-
 
 class RecordedSession:
-    """A `HostSession` that plays records up to `until` seconds at once, and what follows at `pace` (None: never).
+    """A `HostSession` that plays its records as far as its clock is; by default one that stands at `until` seconds.
 
-    What is asked of it is kept in `started` and `stopped`.
+    What is asked of it is kept in `started` and `stopped`; what is put into `live` is played besides. `stamp` is the time
+    of what was played last, on the clock that link states count with.
     """
 
-    def __init__(self, records: list[Recorded], *, until: float = 0.0, pace: float | None = None) -> None:
+    def __init__(self, records: list[Recorded], *, until: float = 0.0, clock: PlayClock | None = None) -> None:
         self.started: list[str] = []
         self.stopped: list[str] = []
-        self.live: asyncio.Queue[LinkState | Event] = asyncio.Queue()
+        self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
+        self.stamp = 0.0
         self._records = records
-        self._until = until
-        self._pace = pace
+        self._clock = clock or PlayClock(until, duration_s=float("inf"), running=False)
+        self._origin = 0.0 if clock is not None else time.monotonic() - until
+        self._clock.on_change = lambda: self.live.put_nowait(None)
         self._jobs: dict[str, Job] = {}
-        self._logs: dict[str, bytes] = {}
+        self._logs: dict[str, list[LogData]] = {}
         self._watched: set[str] = set()
 
     async def events(self) -> AsyncIterator[LinkState | Event]:
         """What happened, then whatever is put into `live`."""
-        began = time.monotonic()
         for record in self._records:
-            ahead = record.at - self._until
-            if ahead > 0 and self._pace is None:
-                break
-            async for event in self._live_until(began + max(0.0, ahead) / (self._pace or 1.0)):
+            async for event in self._live_until(record.at):
                 yield event
-            event = self._event(record, began + min(0.0, ahead))
+            self.stamp = self._origin + record.at
+            event = self._event(record)
             if event is not None:
                 yield event
         while True:
-            yield await self.live.get()
+            if (event := await self.live.get()) is not None:
+                yield event
 
-    async def _live_until(self, deadline: float) -> AsyncIterator[LinkState | Event]:
-        while not self.live.empty():
-            yield self.live.get_nowait()
-        while (wait := deadline - time.monotonic()) > 0:
+    async def _live_until(self, at: float) -> AsyncIterator[LinkState | Event]:
+        while (wait := self._clock.wait_s(at)) != 0.0 or not self.live.empty():
             try:
                 async with asyncio.timeout(wait):
                     event = await self.live.get()
             except TimeoutError:
-                return
-            yield event
+                continue
+            if event is not None:
+                yield event
 
-    def _event(self, record: Recorded, happened_at: float) -> LinkState | Event | None:
+    def _event(self, record: Recorded) -> LinkState | Event | None:
         match record.what:
             case LinkUp() | LinkLost() | LinkConnecting() as change:
-                return _link_state(change, happened_at)
+                return _link_state(change, self.stamp)
             case JobList(jobs=jobs):
                 self._jobs |= {job.job_id: job for job in jobs}
                 return None
-            case RunPlan() | VerdictReport():
+            case RunPlan() | VerdictReport() | GpuTopology() | RecordingStarted() | RecordingEnded():
                 return None
             case JobChanged(job=job) as changed:
                 self._jobs[job.job_id] = job
                 return changed
-            case LogData(job_id=job_id, data=data) as logged:
-                self._logs[job_id] = self._logs.get(job_id, b"") + data
+            case LogData(job_id=job_id) as logged:
+                self._logs.setdefault(job_id, []).append(logged)
                 return logged if job_id in self._watched else None
             case event:
                 return event
@@ -125,10 +83,25 @@ class RecordedSession:
     async def watch(self, *, logs: dict[str, int], progress: dict[str, int]) -> None:  # noqa: ARG002 - all of it streams
         """Logs that were not watched before are played from their offset on."""
         for job_id in logs.keys() - self._watched:
-            missed = self._logs.get(job_id, b"")[logs[job_id] :]
-            if missed:
-                await self.live.put(LogData(job_id=job_id, offset=logs[job_id], data=missed))
+            for logged in self._logs.get(job_id, []):
+                missed = logged.data[max(0, logs[job_id] - logged.offset) :]
+                if missed:
+                    offset = logged.offset + len(logged.data) - len(missed)
+                    await self.live.put(LogData(job_id=job_id, offset=offset, data=missed))
         self._watched = set(logs)
+
+    async def read_history(self, since: float) -> AsyncIterator[TelemetryHistory]:
+        """The readings that were played already."""
+        played = [
+            record.what.sample
+            for record in self._records
+            if isinstance(record.what, Telemetry) and self._clock.wait_s(record.at) == 0.0
+        ]
+        yield TelemetryHistory(samples=[sample for sample in played if sample.sampled_at >= since])
+
+    async def read_topology(self) -> GpuTopology:
+        """The recorded topology."""
+        return self._answer(GpuTopology, "no topology of its devices")
 
     async def list_jobs(self) -> list[Job]:
         """The jobs as they are at this point of the recording."""

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from console import operations
+from console import operations, operations_telemetry
 from console.operations import Session
 from console.state.link import LinkState
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan, VerdictReport
+from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 ACTOR = "screen"
 
@@ -23,6 +24,14 @@ class HostSession(Protocol):
 
     async def watch(self, *, logs: dict[str, int], progress: dict[str, int]) -> None:
         """Stream telemetry, jobs, and these logs and progresses."""
+        ...
+
+    def read_history(self, since: float) -> AsyncIterator[TelemetryHistory]:
+        """Pages of what the host recorded since then, on its own clock."""
+        ...
+
+    async def read_topology(self) -> GpuTopology:
+        """How the host's devices are connected."""
         ...
 
     async def list_jobs(self) -> list[Job]:
@@ -63,6 +72,14 @@ class LiveSession:
     async def watch(self, *, logs: dict[str, int], progress: dict[str, int]) -> None:
         """Stream telemetry, jobs, and these logs and progresses."""
         await operations.watch(self._session, telemetry=True, logs=logs, progress=progress)
+
+    def read_history(self, since: float) -> AsyncIterator[TelemetryHistory]:
+        """Pages of what the host recorded since then, on its own clock."""
+        return operations_telemetry.read_history(self._session, since)
+
+    async def read_topology(self) -> GpuTopology:
+        """How the host's devices are connected."""
+        return await operations_telemetry.read_topology(self._session)
 
     async def list_jobs(self) -> list[Job]:
         """All jobs."""

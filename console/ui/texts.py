@@ -6,7 +6,7 @@ from rich.text import Text
 
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
-from console.ui.keymap import ACTIONS, key_name
+from console.ui.keymap import Action, key_name
 from console.ui.words import VERDICT_GLYPHS
 from remote.protocol.reports import VerdictReport
 
@@ -14,10 +14,12 @@ _MEANINGS = (
     ("Top line", "the host, the link's round trip, the age of the last reading, the newest run, alerts"),
     ("Stages", "of the newest run: ✓ done or kept from before, ▶ running, ✗ failed, · to come"),
     ("Devices", "GPUs; on a host without any, processor cores, and it says so"),
-    ("Disk", "what is used, how fast it fills, and when it will be full at that rate"),
+    ("Disk", "what is used, how fast it fills, when it will be full at that rate, and what the run still needs"),
+    ("Health", "of a device: ok, or what is wrong with it; g shows everything that is known"),
     ("Engine", "tokens per second read (prefill) and written (decode) by the inference server"),
     ("Jobs", "newest run first, what it started below it; Enter opens a log"),
     ("Acceptance", "tokens per verification, the bonus token included; 1.0 means that the drafter is useless"),
+    ("Alerts", "the bottom line, the gravest first; d, or Enter on it, shows since when and what to do"),
     ("Log", "follows its end until you scroll up; f follows again"),
 )
 
@@ -48,9 +50,9 @@ def verdict_text(verdict: VerdictReport) -> RenderableType:
     return Group(*parts)
 
 
-def help_text() -> RenderableType:
+def help_text(actions: tuple[Action, ...]) -> RenderableType:
     """Keys and the meaning of what is on the screen."""
-    keys = [(key_name(action), action.help) for action in ACTIONS]
+    keys = [(key_name(action), action.help) for action in actions]
     return Group(
         two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
         Text(),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.ui.recording import LinkUp, Recorded
+from console.recording.format import LinkUp, Recorded, RecordingStarted
 from remote.protocol.frames import JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Job, Running
 from remote.protocol.progress import (
@@ -20,7 +20,20 @@ from remote.protocol.progress import (
     StageRunning,
 )
 from remote.protocol.requests import JobList, Package, Welcome
-from remote.protocol.telemetry import EngineSample, GpuSample, HostSample, MountSample, TelemetrySample
+from remote.protocol.telemetry import (
+    Diagnosis,
+    EngineSample,
+    GpuEvent,
+    GpuHealth,
+    GpuPath,
+    GpuProcess,
+    GpuSample,
+    GpuTopology,
+    HostSample,
+    JobSample,
+    MountSample,
+    TelemetrySample,
+)
 
 START = 1_796_000_000.0
 EVERY_S = 5.0
@@ -33,10 +46,33 @@ TOTAL_BYTES = 3600 * GIB
 RUN = "run-kimi-k2-5-261129-150640-7c1e"
 ROOT = "/workspace/.roost"
 
+XID_AT = 200.0
+XID = GpuEvent(at=START + XID_AT, gpu_index=6, xid=63, text="row remapping recorded", source="nvml")
+
 chance = random.Random(5)
 
 
-def gpu(index: int) -> GpuSample:
+def health(index: int, at: float) -> GpuHealth:
+    return GpuHealth(
+        sampled_at=START + at - at % 10,
+        pcie_generation=5,
+        pcie_generation_max=5,
+        pcie_width=8 if index == 2 else 16,
+        pcie_width_max=16,
+        pcie_replays=0,
+        ecc_corrected=3 if index == 6 else 0,
+        ecc_uncorrected=0,
+        remapped_rows_corrected=0,
+        remapped_rows_uncorrected=1 if index == 6 else 0,
+        remapping_pending=index == 6 and at >= XID_AT,
+        remapping_failed=False,
+        recovery_action="reset" if index == 6 and at >= XID_AT else "none",
+        nvlinks_active=0,
+        processes=[GpuProcess(pid=8200 + index, memory_bytes=(85 + index % 2) * GIB)],
+    )
+
+
+def gpu(index: int, at: float) -> GpuSample:
     capped = index == 4
     return GpuSample(
         gpu_index=index,
@@ -51,7 +87,89 @@ def gpu(index: int) -> GpuSample:
         sm_clock_hz=2.1e9,
         throttle_reasons=["power_cap"] if capped else [],
         owner_job_id=f"{RUN}-server",
+        sampled_at=START + at,
+        memory_utilization=round(min(1.0, max(0.0, chance.gauss(0.44, 0.04))), 3),
+        temperature_margin_celsius=7.0 if capped else 24.0 - index,
+        memory_clock_hz=1.4e10,
+        energy_joules=4.1e8 + 500 * at,
+        pcie_rx_bytes_per_s=round(chance.gauss(2.2e8, 1e7)),
+        pcie_tx_bytes_per_s=round(chance.gauss(3.1e8, 1e7)),
+        health=health(index, at),
     )
+
+
+def diagnoses(at: float) -> list[Diagnosis]:
+    capped = Diagnosis(
+        code="throttled",
+        severity="warning",
+        subject="GPU 4",
+        since=START - 240,
+        summary="GPU 4 is held back: power cap",
+        evidence="592 W of 600 W, 83 °C, for 8:55",
+        advice="Look at the cooling of this slot; the other seven run below their limit.",
+        job_id=f"{RUN}-server",
+    )
+    if at < XID_AT:
+        return [capped]
+    hurt = Diagnosis(
+        code="hardware",
+        severity="error",
+        subject="GPU 6",
+        since=START + XID_AT,
+        summary="GPU 6 reported XID 63 (row remapping)",
+        evidence="1 row remapped after uncorrectable errors, remapping pending, the driver advises: reset",
+        advice="Let the run end, then reset the device; replace it if this comes again.",
+        job_id=f"{RUN}-server",
+    )
+    return [hurt, capped]
+
+
+def topology() -> GpuTopology:
+    pairs = [(first, second) for first in range(8) for second in range(first + 1, 8)]
+    return GpuTopology(
+        driver_version="580.95.05",
+        cuda_version="13.0",
+        paths=[
+            GpuPath(
+                first=first,
+                second=second,
+                ancestor="host bridge" if first // 4 == second // 4 else "system",
+                peer_to_peer="ok" if first // 4 == second // 4 else "chipset not supported",
+            )
+            for first, second in pairs
+        ],
+        events_from="NVML and the kernel log",
+    )
+
+
+def job_samples(tokens: int) -> list[JobSample]:
+    server = JobSample(
+        job_id=f"{RUN}-server",
+        agent="server",
+        run_id=RUN,
+        process_count=10,
+        cpu_utilization=8.9,
+        memory_bytes=160 * GIB,
+        activity="serve",
+    )
+    extraction = JobSample(
+        job_id=f"{RUN}-extraction",
+        agent="extraction",
+        run_id=RUN,
+        process_count=2,
+        cpu_utilization=1.4,
+        memory_bytes=3 * GIB,
+        activity="extract",
+        progress_age_s=0.6,
+        progress_period_s=1.0,
+        samples_per_s=TOKENS_PER_S * SAMPLES / TOKENS,
+        tokens_per_s=TOKENS_PER_S,
+        bytes_per_s=TOKENS_PER_S * BYTES_PER_TOKEN,
+        writes_to="/workspace",
+        bytes_left=(TOKENS - tokens) * BYTES_PER_TOKEN,
+        seconds_left=(TOKENS - tokens) / TOKENS_PER_S,
+    )
+    return [server, extraction]
 
 
 def reading(at: float, tokens: int) -> TelemetrySample:
@@ -73,7 +191,7 @@ def reading(at: float, tokens: int) -> TelemetrySample:
         ),
         gpu_source="nvml",
         gpu_detail="driver 580.95",
-        gpus=[gpu(index) for index in range(8)],
+        gpus=[gpu(index, at) for index in range(8)],
         mounts=[
             MountSample(
                 path="/workspace",
@@ -81,6 +199,7 @@ def reading(at: float, tokens: int) -> TelemetrySample:
                 total_bytes=TOTAL_BYTES,
                 free_bytes=TOTAL_BYTES - used,
                 free_inodes=10_000_000,
+                total_inodes=12_000_000,
                 fill_rate_bytes_per_s=TOKENS_PER_S * BYTES_PER_TOKEN,
             ),
             MountSample(
@@ -104,6 +223,10 @@ def reading(at: float, tokens: int) -> TelemetrySample:
                 acceptance_length=None,
             )
         ],
+        jobs=job_samples(tokens),
+        gpu_events=[XID] if at == XID_AT else [],
+        diagnoses=diagnoses(at),
+        period_s=EVERY_S,
     )
 
 
@@ -152,6 +275,7 @@ def invent() -> list[Recorded]:
     begun, ready, extracting = START - 1931, START - 1890, START - 1420
     jobs = [job("run", begun, 8001), job("server", ready, 8120), job("extraction", extracting, 9977)]
     story = Invention()
+    story.add(0.0, RecordingStarted(host="rtx-lab", began_at=START))
     story.add(0.0, JobList(jobs=jobs))
     packages = [Package(name="torch", version="2.13.0"), Package(name="sglang", version="0.5.23")]
     welcome = Welcome(
@@ -166,6 +290,7 @@ def invent() -> list[Recorded]:
         boot_at=START - 86_400,
         packages=packages,
     )
+    story.add(0.0, topology())
     story.add(0.0, LinkUp(latency_s=0.041, welcome=welcome))
     preflight = StageDone(started_at=begun, ended_at=begun + 41, detail="needs about 527.1 GiB of 1509.8 GiB free")
     story.tell(0.0, RUN, StageChanged(stage="preflight", state=preflight))

@@ -5,16 +5,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from console.recording.format import LinkUp
+from console.recording.reader import read_recording
 from console.state.alerts import alerts
 from console.state.forecast import runway_s
 from console.state.host import HostState
 from console.state.link import Closed, Connecting, Lost, Up
-from console.ui.recording import LinkUp, read_recording
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Heartbeat, JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Finished, Job, Paused, Running, Stalled
 from remote.protocol.progress import STAGES, ProgressRecord, StageChanged, StageDone, StageFailed, StageRunning
-from remote.protocol.telemetry import MountSample
+from remote.protocol.telemetry import Diagnosis, GpuSample, MountSample, TelemetryHistory
 
 RECORDING = Path(__file__).parents[1] / "recordings/embedded_run.jsonl"
 
@@ -206,3 +207,82 @@ def test_a_silent_host_is_known_by_its_last_heartbeat() -> None:
     assert state.silence_s(25.0) is None
     state.apply(Up(since=30.0, latency_s=0.01, welcome=welcome), 30.0)
     assert state.silence_s(31.0) is None, "an older link's heartbeat says nothing of this one"
+
+
+def gpu(*, gpu_index: int, error: str) -> GpuSample:
+    unknown = {
+        name: None
+        for name in GpuSample.__struct_fields__
+        if name not in ("gpu_index", "error", "name", "uuid", "throttle_reasons")
+    }
+    return GpuSample(
+        gpu_index=gpu_index, name="x", uuid=f"GPU-{gpu_index}", throttle_reasons=[], error=error, **unknown
+    )
+
+
+def diagnosed(code: str, subject: str, severity: str, summary: str) -> Diagnosis:
+    return Diagnosis(
+        code=code, severity=severity, subject=subject, since=0.0, summary=summary, evidence="e", advice="a"
+    )
+
+
+def test_what_the_recorder_diagnosed_is_not_told_twice(events) -> None:
+    sample = next(event.sample for _, event in events if isinstance(event, Telemetry))
+    filling = MountSample(
+        path="/data",
+        used_bytes=0,
+        total_bytes=10**12,
+        free_bytes=6 * 10**11,
+        free_inodes=None,
+        fill_rate_bytes_per_s=1e9,
+    )
+    lost = gpu(gpu_index=3, error="GPU is lost")
+    other = gpu(gpu_index=4, error="GPU is lost, too")
+    state = HostState("lab")
+    found = [
+        diagnosed("throttled", "GPU 1", "warning", "held back"),
+        diagnosed("hardware", "GPU 3", "error", "GPU 3 is lost"),
+        diagnosed("runway_short", "/data", "error", "/data is full in 10 min, the run still needs 2 h"),
+    ]
+    state.apply(
+        Telemetry(sample=msgspec.structs.replace(sample, mounts=[filling], gpus=[lost, other], diagnoses=found)), 0.0
+    )
+    assert alerts(state, 0.0) == [
+        "GPU 3 is lost",
+        "/data is full in 10 min, the run still needs 2 h",
+        "GPU 4: GPU is lost, too",
+        "GPU 1: held back",
+    ]
+
+
+def test_a_reading_that_comes_late_is_passed_over_and_a_clock_that_was_set_back_is_not(events) -> None:
+    sample = next(event.sample for _, event in events if isinstance(event, Telemetry))
+    state = HostState("lab")
+    for at in (100.0, 105.0, 103.0):
+        state.apply(Telemetry(sample=msgspec.structs.replace(sample, sampled_at=sample.sampled_at + at)), at)
+    assert state.sample.sampled_at == sample.sampled_at + 105.0
+    state.apply(Telemetry(sample=msgspec.structs.replace(sample, sampled_at=sample.sampled_at - 3600)), 106.0)
+    assert state.sample.sampled_at == sample.sampled_at - 3600
+
+
+def test_history_and_live_readings_count_once_whatever_their_order(events) -> None:
+    first = next(event.sample for _, event in events if isinstance(event, Telemetry))
+    samples = [msgspec.structs.replace(first, sampled_at=1000.0 + second) for second in range(50)]
+    state = HostState("lab")
+    for sample in samples[30:]:
+        state.apply(Telemetry(sample=sample), 0.0)
+    state.apply(TelemetryHistory(samples=samples[:40]), 0.0)
+    assert state.readings.cpus[0].columns() == [first.host.cpu_utilization[0]] * 50
+    assert state.sample is samples[-1]
+
+
+def test_a_recorder_at_work_is_no_job_for_people() -> None:
+    state = HostState("lab")
+    well = job("recorder-2", Running(since=0, pid=1), created_at=2, agent="recorder")
+    failed = Finished(started_at=0, ended_at=1, outcome="failed", exit_code=1, signal=None, reason="x")
+    state.set_jobs([well, job("recorder-1", failed, created_at=1, agent="recorder"), job("a", Running(since=0, pid=2))])
+    assert [each.job_id for each in state.shown_jobs()] == ["a"]
+    assert {each.job_id for each in state.ordered_jobs()} == {"a", "recorder-1", "recorder-2"}
+    state.apply(JobChanged(job=msgspec.structs.replace(well, state=Stalled(since=0, pid=1, heartbeat_age_s=70))), 0.0)
+    assert [each.job_id for each in state.shown_jobs()] == ["recorder-2", "a"]
+    assert any("recorder-2" in alert for alert in alerts(state, 0.0))

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from console.recording.format import Recorded
+from console.recording.reader import read_recording
 from console.ui.app import RoostApp
-from console.ui.recording import Recorded, RecordedSession, read_recording
+from console.ui.recording import RecordedSession
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 PATIENCE = 400

@@ -6,8 +6,8 @@ import time
 import msgspec
 import pytest
 
+from console.recording.format import LinkUp
 from console.state.link import Lost, Up
-from console.ui.recording import LinkUp
 from remote.protocol.frames import JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Job, Running
 from remote.protocol.progress import ProgressRecord, StageChanged, StageFailed
@@ -39,7 +39,7 @@ async def test_eight_gpus_disk_jobs_and_log_share_every_size(eight_gpus, show, s
         assert len(rows) == 8
         assert "power cap" in rows[4]
         assert "83 °C" in rows[4]
-        assert "prefill 2.91k tok/s" in screen.text
+        assert "prefill 2.88k tok/s" in screen.text
         for agent in ("run", "extraction", "server"):
             assert any(line.split()[:1] == [agent] for line in screen.lines), agent
 
@@ -50,7 +50,7 @@ async def test_a_lost_gpu_keeps_its_row_and_is_an_alert(eight_gpus, show) -> Non
         sample = screen.app._state.sample
         gpus = list(sample.gpus)
         gpus[6] = msgspec.structs.replace(gpus[6], error="fell off the bus (XID 79)", gpu_utilization=None)
-        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus)))
+        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus, diagnoses=[])))
         await screen.until_shown("GPU 6  ✗ fell off the bus (XID 79)", "! GPU 6: fell off the bus (XID 79)")
         assert "GPU 7" in screen.text
 

@@ -2,11 +2,12 @@
 
 from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Footer
 
 from console.state.alerts import alerts
 from console.state.host import HostState
 from console.state.link import Up
+from console.ui.widgets.alert_line import AlertLine
 from console.ui.widgets.charts import Charts
 from console.ui.widgets.devices import Devices
 from console.ui.widgets.host_lines import HostLines
@@ -43,26 +44,35 @@ class Overview(Screen[None]):
         yield Charts(id="charts")
         yield JobsTable(id="jobs")
         yield LogPane(id="log")
-        yield Static(id="alerts", markup=False)
+        yield AlertLine(id="alerts")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """The jobs have the keyboard."""
         self.query_one(JobsTable).focus()
 
-    def show(self, state: HostState, shown_job: Job | None, now: float, host_now: float, palette: Palette) -> None:
+    def show(
+        self,
+        state: HostState,
+        shown_job: Job | None,
+        now: float,
+        host_now: float,
+        palette: Palette,
+        *,
+        replay: str = "",
+    ) -> None:
         """Render the state as it is at `now`."""
         found = alerts(state, now)
         stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
         rows = self.size.height
-        self.query_one(TopBar).show(state, now, host_now, len(found), palette)
+        self.query_one(TopBar).show(state, now, host_now, len(found), palette, replay=replay)
         self.query_one(StageStrip).show(state, host_now, palette)
         self.query_one(Devices).show(state, palette, stale=stale)
         self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)
         self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)
         self.query_one(JobsTable).show(state, shown_job, host_now, palette)
         self._share_rows()
-        self._show_alerts(found)
+        self.query_one(AlertLine).show(found)
         self.show_log(state, shown_job)
 
     def _share_rows(self) -> None:
@@ -80,8 +90,3 @@ class Overview(Screen[None]):
             self.query_one(LogPane).show(None, "no job yet" if state.jobs_known else "log")
             return
         self.query_one(LogPane).show(state.log_of(shown_job.job_id), f"log of {shown_job.job_id}")
-
-    def _show_alerts(self, found: list[str]) -> None:
-        line = self.query_one("#alerts", Static)
-        line.update("  ".join(f"! {alert}" for alert in found) if found else "no alerts")
-        line.set_class(bool(found), "-alerting")

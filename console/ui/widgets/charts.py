@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from console.state.host import HostState
-from console.state.series import Series, plot, shrink, sparkline
+from console.state.series import Series, TimeSeries, plot, shrink, sparkline
 from console.state.units import format_rate
 from console.ui.widgets.palette import Palette
 
@@ -62,17 +62,17 @@ def curves_of(state: HostState) -> list[Curve]:
             found.append(
                 _curve("accuracy of the 1st draft token", "1st draft token", last, training.accuracy, 0.0, "success")
             )
-    rates = (("prefill", state.prefill_history, "primary"), ("decode", state.decode_history, "primary"))
+    rates = (("prefill", state.readings.prefill, "primary"), ("decode", state.readings.decode, "primary"))
     for label, history, color in rates:
         if history.last:
             found.append(_curve(label, label, format_rate(history.last, "tok"), history, 0.0, color))
-    if state.acceptance_history.last is not None:
-        last = f"{state.acceptance_history.last:.2f}"
-        found.append(_curve("acceptance length", "acceptance", last, state.acceptance_history, 1.0, "success"))
+    if state.readings.acceptance.last is not None:
+        last = f"{state.readings.acceptance.last:.2f}"
+        found.append(_curve("acceptance length", "acceptance", last, state.readings.acceptance, 1.0, "success"))
     return found
 
 
-def _curve(label: str, short: str, last: str, series: Series, low: float | None, color: str) -> Curve:
+def _curve(label: str, short: str, last: str, series: Series | TimeSeries, low: float | None, color: str) -> Curve:
     return Curve(
         label, short, last, series.tail(_RECENT if label in ("prefill", "decode") else len(series)), low, color
     )

@@ -9,9 +9,10 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from console.state.device_health import health_words
 from console.state.host import HostState
 from console.state.sanitize import one_line
-from console.state.series import Series, sparkline
+from console.state.series import TimeSeries, sparkline
 from console.state.units import UNKNOWN, format_percent
 from console.ui.widgets.palette import Palette
 from remote.protocol.telemetry import GpuSample, TelemetrySample
@@ -20,8 +21,9 @@ _BAR_WIDTH = 8
 _MOST_CORES = 8
 _GIB = 1 << 30
 _LEAST_HISTORY = 8
-_LIMITS_BEYOND_HEADING = 12
-"""What limits a device takes this much more room than its heading."""
+_LIMITS_BEYOND_HEADING = 16
+"""What is wrong with a device takes this much more room than its heading."""
+_HEALTH_WIDTH = 20
 _WIDE_FROM = 110
 """From here on there is room for who owns a device and for its clock."""
 
@@ -70,20 +72,28 @@ def device_rows(state: HostState, palette: Palette, width: int) -> list[Row]:
     owners = {gpu.gpu_index: _owner(gpu, state) for gpu in sample.gpus}
     wide = width >= _WIDE_FROM
     head = "GPU    use             memory      temp   power"
-    head += "    clock     owner       limited by" if wide else "   limited by"
+    head += "    clock     owner       health" if wide else "   health"
     histories = _history_width(sample, state, width - len(head) - 6)
     start = min(width - histories, len(head) + _LIMITS_BEYOND_HEADING)
     if histories:
         head = f"{head:<{start}}use, last {histories} readings"[:width]
-    rows: list[Row] = [[(head, palette.quiet)]]
+    rows: list[Row] = [_heading(sample, head, palette, width)]
     for gpu in sample.gpus:
-        row = _gpu_row(gpu, owners[gpu.gpu_index], palette, wide=wide)
-        rows.append(_with_history(row, state.gpu_history.get(gpu.gpu_index), start, histories, palette))
+        row = _gpu_row(gpu, sample, owners[gpu.gpu_index], palette, wide=wide)
+        rows.append(_with_history(row, state.readings.gpus.get(gpu.gpu_index), start, histories, palette))
     return rows
 
 
+def _heading(sample: TelemetrySample, head: str, palette: Palette, width: int) -> Row:
+    """A stand-in for the devices is said where there is room for it; the top bar says it always."""
+    if sample.gpu_source != "simulated":
+        return [(head, palette.quiet)]
+    word = " SIMULATED"
+    return [(f"{head:<{width - len(word)}}"[: width - len(word)], palette.quiet), (word, palette.warning)]
+
+
 def _history_width(sample: TelemetrySample, state: HostState, room: int) -> int:
-    longest = max((len(state.gpu_history[gpu.gpu_index]) for gpu in sample.gpus), default=0)
+    longest = max((len(state.readings.gpus[gpu.gpu_index]) for gpu in sample.gpus), default=0)
     width = min(room, 80, max(longest, _LEAST_HISTORY))
     return width if width >= _LEAST_HISTORY else 0
 
@@ -98,7 +108,7 @@ def _cpu_rows(sample: TelemetrySample, state: HostState, palette: Palette, width
     for index, load in enumerate(loads):
         row: Row = [(f"CPU {index:<3}", palette.foreground), *_bar(load, palette), ("   ", palette.quiet)]
         room = min(80, width - _length(row))
-        history = _history(state.cpu_history.get(index), room, palette) if room >= _LEAST_HISTORY else []
+        history = _history(state.readings.cpus.get(index), room, palette) if room >= _LEAST_HISTORY else []
         rows.append(row + history)
     return rows
 
@@ -114,13 +124,13 @@ def _bar(fraction: float | None, palette: Palette) -> Row:
     ]
 
 
-def _history(series: Series | None, width: int, palette: Palette) -> Row:
+def _history(series: TimeSeries | None, width: int, palette: Palette) -> Row:
     if series is None:
         return []
     return [(sparkline([value], low=0.0, high=1.0), palette.level(value or 0.0)) for value in series.tail(width)]
 
 
-def _with_history(row: Row, series: Series | None, start: int, histories: int, palette: Palette) -> Row:
+def _with_history(row: Row, series: TimeSeries | None, start: int, histories: int, palette: Palette) -> Row:
     if not histories:
         return row
     history = _history(series, histories, palette)
@@ -135,7 +145,7 @@ def _owner(gpu: GpuSample, state: HostState) -> str:
     return job.agent if job is not None else gpu.owner_job_id
 
 
-def _gpu_row(gpu: GpuSample, owner: str, palette: Palette, *, wide: bool) -> Row:
+def _gpu_row(gpu: GpuSample, sample: TelemetrySample, owner: str, palette: Palette, *, wide: bool) -> Row:
     label = (f"GPU {gpu.gpu_index:<3}", palette.foreground)
     if gpu.error is not None:
         whose = f"  used by {one_line(owner)}" if wide and gpu.owner_job_id else ""
@@ -147,13 +157,17 @@ def _gpu_row(gpu: GpuSample, owner: str, palette: Palette, *, wide: bool) -> Row
     power = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
     clock = UNKNOWN if gpu.sm_clock_hz is None else f"{gpu.sm_clock_hz / 1e6:.0f} MHz"
     more = f"  {clock:>8}  {one_line(owner):<10}" if wide else ""
-    limits = one_line(", ".join(gpu.throttle_reasons)).replace("_", " ")
+    troubles = ", ".join(health_words(gpu, sample))
     return [
         label,
         *_bar(gpu.gpu_utilization, palette),
         (f"  {memory:>10}  {heat:>6}  {power:>6}{more}  ", palette.foreground),
-        (f"! {limits}"[:20] if limits else "-", palette.warning if limits else palette.quiet),
+        (_cut(f"! {troubles}", _HEALTH_WIDTH) if troubles else "ok", palette.warning if troubles else palette.quiet),
     ]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def _length(row: Row) -> int:

@@ -3,16 +3,17 @@
 from rich.text import Text
 from textual.widgets import Static
 
-from console.state.forecast import SHORT_RUNWAY_S, runway_s
+from console.state.forecast import SHORT_RUNWAY_S, need_words, runway_s, seconds_needed
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
 from console.ui.widgets.palette import Palette
-from remote.protocol.telemetry import EngineSample, HostSample, MountSample, TelemetrySample
+from remote.protocol.telemetry import EngineSample, HostSample, JobSample, MountSample, TelemetrySample
 
 _BAR_WIDTH = 8
 _ROOMY = 140
 """Columns from which the network has room."""
+_WIDE_FROM = 110
 _MOST_MOUNTS = 3
 _STEADY_BYTES_PER_S = 1024.0
 _WORTH_TELLING_S = 7 * 86_400.0
@@ -27,16 +28,18 @@ class HostLines(Static):
         if sample is None:
             self.update(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
             return
-        lines = host_lines(sample, palette, low=low, roomy=self.size.width >= _ROOMY)
+        lines = host_lines(
+            sample, palette, low=low, roomy=self.size.width >= _ROOMY, narrow=self.size.width < _WIDE_FROM
+        )
         text = Text("\n").join(lines)
         self.update(Text(text.plain, style=palette.quiet) if stale else text)
 
 
-def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool) -> list[Text]:
+def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool, narrow: bool) -> list[Text]:
     """The lines, the most pressing disk first."""
     mounts = sorted(sample.mounts, key=_pressure)
     shown = mounts[: 1 if low else _MOST_MOUNTS]
-    lines = [_mount(mount, palette) for mount in shown]
+    lines = [_mount(mount, sample.jobs, palette, narrow=narrow) for mount in shown]
     lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low, roomy=roomy))
     if sample.engines:
         lines += [_engine(engine, palette) for engine in sample.engines]
@@ -54,7 +57,8 @@ def _used(mount: MountSample) -> float:
     return mount.used_bytes / mount.total_bytes if mount.total_bytes else 0.0
 
 
-def _mount(mount: MountSample, palette: Palette) -> Text:
+def _mount(mount: MountSample, jobs: list[JobSample], palette: Palette, *, narrow: bool) -> Text:
+    """Where there is little room, what is still needed takes the place of the rate."""
     fraction = _used(mount)
     filled = round(fraction * _BAR_WIDTH)
     text = Text("disk    ", style=palette.quiet)
@@ -62,12 +66,15 @@ def _mount(mount: MountSample, palette: Palette) -> Text:
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
     text.append(f" {format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}", style=palette.foreground)
-    text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
-    runway = runway_s(mount)
-    if runway is not None and runway < _WORTH_TELLING_S:
-        short = runway < SHORT_RUNWAY_S
+    runway, need = runway_s(mount), seconds_needed(mount, jobs)
+    if not narrow or need is None:
+        text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
+    if runway is not None and (runway < _WORTH_TELLING_S or need is not None):
+        short = runway < (SHORT_RUNWAY_S if need is None else need)
         words = f"  FULL in {format_duration(runway)}" if short else f"  full in {format_duration(runway)}"
         text.append(words, style=f"bold {palette.error}" if short else palette.foreground)
+    needs = "" if need is None else f", needs {format_duration(need)}"
+    text.append(needs if narrow else need_words(mount, jobs), style=palette.foreground)
     return text
 
 
@@ -101,11 +108,15 @@ def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette,
 def _engine(engine: EngineSample, palette: Palette) -> Text:
     text = Text("engine  ", style=palette.quiet)
     text.append(f"{one_line(engine.engine)} ", style=palette.foreground)
+    if not engine.is_answering:
+        text.append("does not answer", style=palette.warning)
+        return text
     text.append(f"prefill {format_rate(engine.prefill_tokens_per_s, 'tok')}", style=palette.foreground)
     text.append(f"  decode {format_rate(engine.decode_tokens_per_s, 'tok')}", style=palette.foreground)
     running = UNKNOWN if engine.running_requests is None else str(engine.running_requests)
     queued = UNKNOWN if engine.queued_requests is None else str(engine.queued_requests)
     text.append(f"  {running} running, {queued} queued", style=palette.quiet)
     if engine.acceptance_length is not None:
-        text.append(f"  acceptance {engine.acceptance_length:.2f}", style=palette.accent)
+        rate = "" if engine.acceptance_rate is None else f" ({format_percent(engine.acceptance_rate)})"
+        text.append(f"  acceptance {engine.acceptance_length:.2f}{rate}", style=palette.accent)
     return text

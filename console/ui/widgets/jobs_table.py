@@ -3,6 +3,7 @@
 from rich.text import Text
 from textual.widgets import DataTable
 
+from console.state.forecast import pace_words
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import format_duration
@@ -10,6 +11,7 @@ from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, pace_of, run_name
 from remote.protocol.jobs import Finished, Job, is_over
+from remote.protocol.telemetry import JobSample
 
 _COLUMNS = (("agent", 12), ("state", 10), ("time", 8), ("rate", 12))
 _ETA = ("left", 8)
@@ -30,7 +32,7 @@ class JobsTable(DataTable[Text]):
     def show(self, state: HostState, shown_job: Job | None, host_now: float, palette: Palette) -> None:
         """Render the jobs with the cursor on the one whose log is shown; rows are rebuilt only when their order changed."""
         columns = _columns(self.size.width)
-        jobs = state.ordered_jobs()[:_MOST_JOBS]
+        jobs = state.shown_jobs()[:_MOST_JOBS]
         cells = {job.job_id: _cells(job, state, host_now, columns, palette) for job in jobs}
         if columns != self._laid_out or list(cells) != list(self._shown):
             self._rebuild(columns, cells)
@@ -83,7 +85,7 @@ def _columns(width: int) -> list[tuple[str, int]]:
 
 def _cells(job: Job, state: HostState, host_now: float, columns: list[tuple[str, int]], palette: Palette) -> list[Text]:
     mark = job_mark(job.state)
-    rate, detail = _pace(job)
+    rate, detail = _pace(job, state.sample_of(job))
     texts = {
         "agent": Text(f"{' ' if job.run_id else ''}{one_line(job.agent)}", style=palette.foreground),
         "state": Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
@@ -97,16 +99,29 @@ def _cells(job: Job, state: HostState, host_now: float, columns: list[tuple[str,
     return [texts[label] for label, _ in columns]
 
 
-def _pace(job: Job) -> tuple[str, str]:
+def _pace(job: Job, sample: JobSample | None) -> tuple[str, str]:
     """The rate, and what the job says now or why it ended; the run that stopped its own job needs no name."""
     rate, detail = ("", "") if job.last_progress is None else pace_of(job.last_progress.event)
     if isinstance(job.state, Finished):
         rate = ""
         detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
     words = one_line(detail or job.last_line)
+    if sample is not None and not is_over(job.state):
+        rate, words = _with_sample(sample, rate, words)
     if job.agent == "run":
         return rate, f"{run_name(job)} · {words}" if words else run_name(job)
     return rate, words.replace(job.run_id, "its run") if job.run_id else words
+
+
+def _with_sample(sample: JobSample, rate: str, words: str) -> tuple[str, str]:
+    """The newest reading's rates beside what the job said last; processes that stand still before all."""
+    rates = [*pace_words(sample)]
+    if rates and not rate:
+        rate = rates.pop(0)
+    more = [words, *(each for each in rates if not each.endswith(" tok/s"))]
+    if sample.suspended_pids:
+        more.insert(0, f"! {len(sample.suspended_pids)} of {sample.process_count} processes stopped")
+    return rate, " · ".join(filter(None, more))
 
 
 def _time_left(job: Job, state: HostState) -> str:

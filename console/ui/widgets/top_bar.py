@@ -15,11 +15,18 @@ _STALE_S = 5.0
 class TopBar(Static):
     """The host badge."""
 
-    def show(self, state: HostState, now: float, host_now: float, alert_count: int, palette: Palette) -> None:
-        """Render the state."""
+    def show(
+        self, state: HostState, now: float, host_now: float, alert_count: int, palette: Palette, *, replay: str
+    ) -> None:
+        """Render the state; `replay` says where a replay is, and is empty for a host."""
         text = Text()
         text.append(f" {state.name} ", style=f"bold {palette.primary}")
-        text.append_text(link_text(state, now, palette))
+        if replay:
+            text.append(f"{replay} ", style=f"bold {palette.warning}")
+        else:
+            text.append_text(link_text(state, now, palette))
+        if state.sample is not None and state.sample.gpu_source == "simulated":
+            text.append("  SIMULATED GPUs", style=f"bold {palette.warning}")
         if state.sample_at is not None:
             age = now - state.sample_at
             color = palette.warning if age > _STALE_S else palette.quiet

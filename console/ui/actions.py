@@ -1,0 +1,173 @@
+"""What the keys do: dialogs, and operations after a person has seen what will happen."""
+
+import shlex
+
+from rich.text import Text
+from textual import work
+from textual.app import App
+
+from console import operations
+from console.errors import UnknownHostKey
+from console.state.host import HostState
+from console.state.link import Closed
+from console.state.sanitize import sanitize
+from console.ui.keymap import ACTIONS, Action
+from console.ui.login import ask_for_trust
+from console.ui.messages import AlertsOpened
+from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
+from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, error_text, stop_question
+from console.ui.screens.log import LogScreen
+from console.ui.session import HostSession
+from console.ui.texts import help_text, verdict_text
+from console.ui.themes import load_themes
+from console.ui.widgets.log_pane import LogPane
+from remote.protocol.errors import ErrorInfo
+from remote.protocol.jobs import Job, is_over
+
+
+class Actions(App[int]):
+    """The methods that the table in `keymap` names; what they act on is the business of the app that inherits them."""
+
+    actions: tuple[Action, ...] = ACTIONS
+    _state: HostState
+    _session: HostSession | None
+    _selected: str | None
+
+    def clock(self) -> float:
+        """Now, in seconds of the clock that link states and ages count with."""
+        raise NotImplementedError
+
+    def shown_job(self) -> Job | None:
+        """The job whose log is shown."""
+        raise NotImplementedError
+
+    def listen(self) -> object:
+        """Open the host."""
+        raise NotImplementedError
+
+    def render_state(self) -> None:
+        """Draw everything anew."""
+        raise NotImplementedError
+
+    def _sync_watch(self) -> None:
+        raise NotImplementedError
+
+    def _render_logs(self) -> None:
+        raise NotImplementedError
+
+    def show_error(self, info: ErrorInfo) -> None:
+        """What did not work, and what to do next."""
+        self.push_screen(Notice("That did not work", error_text(info)))
+
+    def action_log(self) -> None:
+        """The shown job's log on the whole screen."""
+        job = self.shown_job()
+        if job is None:
+            self.notify("There is no job yet; press r to run something.")
+        elif not isinstance(self.screen, LogScreen):
+            self.push_screen(LogScreen(job.job_id), callback=lambda _: self._sync_watch())
+            self._sync_watch()
+            self.call_after_refresh(self._render_logs)
+
+    def action_follow(self) -> None:
+        """Follow the log that is on the screen."""
+        self.screen.query_one(LogPane).follow()
+
+    def action_theme(self) -> None:
+        """The next of our themes."""
+        names = [theme.name for theme in load_themes()]
+        current = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(current + 1) % len(names)]
+        self.render_state()
+
+    def action_help_panel(self) -> None:
+        """Keys and meanings."""
+        self.push_screen(Notice("Help", help_text(self.actions)))
+
+    def action_diagnoses(self) -> None:
+        """What is wrong, in full."""
+        self._open_detail(DiagnosesScreen())
+
+    def on_alerts_opened(self, message: AlertsOpened) -> None:
+        """The same from the line of alerts."""
+        message.stop()
+        self.action_diagnoses()
+
+    def action_gpus(self) -> None:
+        """Each device in full; how they are connected is asked of the host the first time."""
+        self._open_detail(GpusScreen())
+        if self._state.topology is None:
+            self.ask_topology()
+
+    def _open_detail(self, screen: DetailScreen) -> None:
+        if isinstance(self.screen, DetailScreen):
+            self.pop_screen()
+        self.push_screen(screen)
+        self.call_after_refresh(self.render_state)
+
+    @work(exclusive=True, group="topology", exit_on_error=False)
+    async def ask_topology(self) -> None:
+        """Ask how the devices are connected; a host that cannot tell has nothing to show."""
+        if self._session is not None:
+            self._state.apply(await self._session.read_topology(), self.clock())
+            self.render_state()
+
+    def action_command(self) -> None:
+        """The exact command of the shown job."""
+        job = self.shown_job()
+        if job is None:
+            self.notify("There is no job yet.")
+            return
+        self.push_screen(
+            Notice(f"Command of {job.job_id} on {self._state.name}", Text(sanitize(shlex.join(job.command))))
+        )
+
+    def action_leave(self) -> None:
+        """Close the screen; the host does not notice."""
+        self.exit(0)
+
+    @work(exclusive=True, group="operation", exit_on_error=False)
+    async def meet_host(self, unknown: UnknownHostKey) -> None:
+        """Ask whether to trust a host that was never met; connect again after a yes."""
+        self._state.apply(Closed(error=unknown.info), self.clock())
+        if await ask_for_trust(self, self._state.name, unknown):
+            self.listen()
+
+    @work(exclusive=True, group="operation", exit_on_error=False)
+    async def action_run(self) -> None:
+        """Ask what to run, show the plan, start it."""
+        if self._session is None:
+            self.notify("Not connected yet.")
+            return
+        source = await self.push_screen_wait(AskRun("embedded" if self._state.name == operations.EMBEDDED else ""))
+        if source is None:
+            return
+        self.notify("Planning: the host looks at the inputs and at what is there already.", timeout=3)
+        plan = await self._session.plan_run(source)
+        self.clear_notifications()
+        if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
+            job = await self._session.start_run(plan)
+            self._selected = None
+            self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
+
+    @work(exclusive=True, group="operation", exit_on_error=False)
+    async def action_stop(self) -> None:
+        """Ask, then stop the shown job."""
+        job = self.shown_job()
+        if job is None or self._session is None or is_over(job.state):
+            self.notify("The selected job is not running." if job is not None else "There is no job yet.")
+            return
+        children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
+        body = stop_question(job, children, self._state.name)
+        if await self.push_screen_wait(Confirm("Stop?", body, yes="Stop it")):
+            await self._session.stop_job(job)
+            self.notify(f"Stopping {job.job_id}.", markup=False)
+
+    @work(exclusive=True, group="operation", exit_on_error=False)
+    async def action_verdict(self) -> None:
+        """The verdict of the newest run."""
+        run = self._state.newest_run()
+        if run is None or self._session is None:
+            self.notify("There is no run yet.")
+            return
+        self.push_screen(Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id))))

@@ -1,0 +1,1 @@
+"""Texts that fill a screen: laid out from the state, with the theme's colours."""

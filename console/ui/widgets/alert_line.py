@@ -1,0 +1,28 @@
+"""The alerts in a line; Enter or a click on it opens what is known of them."""
+
+from textual.binding import Binding
+from textual.widgets import Static
+
+from console.ui.messages import AlertsOpened
+
+
+class AlertLine(Static, can_focus=True):
+    """Shows alerts, the gravest first, or that there are none."""
+
+    BINDINGS = [Binding("enter", "open", show=False)]
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, markup=False)
+
+    def show(self, found: list[str]) -> None:
+        """Render the alerts."""
+        self.update("  ".join(f"! {alert}" for alert in found) if found else "no alerts")
+        self.set_class(bool(found), "-alerting")
+
+    def on_click(self) -> None:
+        """The same as Enter."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Tell that somebody wants to know more."""
+        self.post_message(AlertsOpened())
