@@ -31,7 +31,7 @@ def validate_mapping(directory: Path) -> MappingReport:
     findings = [_error("file-missing", f"{name} is missing") for name in FILE_NAMES if not (directory / name).is_file()]
     arrays = _load_arrays(directory, findings)
     if "d2t.npy" in arrays and "t2d.npy" in arrays:
-        findings += _check_pair(arrays["d2t.npy"], arrays["t2d.npy"])
+        findings += check_pair(arrays["d2t.npy"], arrays["t2d.npy"])
     findings += _check_twins(arrays)
     meta = _check_meta(directory, arrays, findings)
     manifest = _check_manifest(directory, findings)
@@ -98,7 +98,8 @@ def _check_type(name: str, array: Array) -> list[Finding]:
     return [_error("dtype-wrong", f"{name} is {array.dtype}, {wanted} is needed")]
 
 
-def _check_pair(d2t: Array, t2d: Array) -> list[Finding]:
+def check_pair(d2t: Array, t2d: Array) -> list[Finding]:
+    """What is wrong with the offsets `d2t` int64 [D] and the mask `t2d` bool [V], alone and together."""
     draft, vocab = len(d2t), len(t2d)
     if draft == 0 or draft > vocab:
         return [_error("size-wrong", f"d2t has {draft} entries for a target vocabulary of {vocab}")]

@@ -21,6 +21,8 @@ _NUMPY_OF = {
     "F16": np.dtype("<f2"),
     "F32": np.dtype("<f4"),
     "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
 TAG_OF_DTYPE = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}

@@ -91,7 +91,12 @@ def training(plan: Blueprint) -> TrainingSpec:
 def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
     """The server of one arm: both answer in the same dtype on the same backend, only the drafter differs."""
     engine, evaluation = _located(plan), plan.run.evaluation
-    drafter = DrafterServing(model=str(plan.layout.drafter), speculation=plan.run.speculation)
+    drafter = DrafterServing(
+        model=str(plan.layout.drafter),
+        speculation=plan.run.speculation,
+        layer_ids=plan.run.extraction.layer_ids,
+        mapping=str(plan.layout.mapping),
+    )
     return ServerSpec(
         model=plan.path(plan.run.target.model),
         engine=msgspec.structs.replace(

@@ -26,10 +26,16 @@ class Capture(Message, frozen=True, kw_only=True):
 
 
 class DrafterServing(Message, frozen=True, kw_only=True):
-    """A drafter to serve with, and how far it speculates."""
+    """A drafter to serve with, and how far it speculates.
+
+    `layer_ids` (Hugging Face ids) and `mapping` are what it was trained with, where that is known: the launch is refused when
+    the drafter says otherwise.
+    """
 
     model: str
     speculation: SpeculationConfig
+    layer_ids: LayerIds | None = None
+    mapping: str | None = None
 
 
 class ServerSpec(Message, frozen=True, kw_only=True):

@@ -52,7 +52,9 @@ RUN = run.RunConfig(
     verdict=run.VerdictConfig(minimum_speedup=1.05, minimum_acceptance_length=1.4),
 )
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
-DRAFTER = specs.DrafterServing(model="/runs/embedded/drafter", speculation=SPECULATION)
+DRAFTER = specs.DrafterServing(
+    model="/runs/embedded/drafter", speculation=SPECULATION, layer_ids=[2, 15, 27], mapping="/runs/embedded/mapping"
+)
 STORAGE_ENTRY = storage.StorageEntry(
     path="/data/roost/runs/old/mapping",
     kind="mapping",

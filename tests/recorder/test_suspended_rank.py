@@ -40,7 +40,9 @@ def training(tmp_path):
         tmp_path / "root",
         RELEASE,
         sys.executable,
-        plan=lambda spec: LaunchPlan(agent="training", argv=[sys.executable, str(PROGRAM), str(port)], stop_grace_s=5.0),
+        plan=lambda spec: LaunchPlan(
+            agent="training", argv=[sys.executable, str(PROGRAM), str(port)], stop_grace_s=5.0
+        ),
     )
     shop.start("training", MappingCopySpec(source="/a", destination="/b"), actor="ann", op_id="start")
     yield JobStore(tmp_path / "root", RELEASE, sys.executable)

@@ -4,15 +4,18 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from remote.agents.harness import JobContext, Stopped, main
+from remote.agents.server.drafter import Expectations, check_drafter
 from remote.agents.server.engine import Engine
 from remote.agents.server.http import ask, free_port
 from remote.agents.server.plan import HOST, engine_command, read_model_config
 from remote.agents.server.startup import FIRED_UP, Phase, explain_death, later_phase
+from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import ServerPhase, ServerReady
+from remote.protocol.progress import Note, ServerPhase, ServerReady
 from remote.protocol.specs import Capture, ServerSpec
 
 _POLL_S = 0.2
@@ -24,7 +27,7 @@ _SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank
 def work(spec: ServerSpec, job: JobContext) -> JobResult:
     """Serve until a stop is asked for; raises Precondition before the launch and WorkFailed when the engine ends by itself."""
     model_config = read_model_config(spec.model)
-    _check_drafter(spec)
+    _check_drafter(spec, model_config, job)
     if spec.capture is not None:
         spool = Path(spec.capture.spool_directory)
         job.write_with_room(spool, None, lambda: _clear(spool))
@@ -135,14 +138,30 @@ class Launch:
         return "unknown" if answer is None else str(json.loads(answer).get("version", "unknown"))
 
 
-def _check_drafter(spec: ServerSpec) -> None:
-    if spec.drafter is None:
+def _check_drafter(spec: ServerSpec, model_config: dict[str, Any], job: JobContext) -> None:
+    """Refuse what the engine would serve badly without a word; raises Precondition."""
+    drafter = spec.drafter
+    if drafter is None:
         return
-    model = Path(spec.drafter.model)
+    model = Path(drafter.model)
     if not (model / "config.json").is_file() or not any(model.glob("*.safetensors")):
         raise Precondition(
             f"there is no drafter at {model} (config.json and *.safetensors)", hint="train one, or correct the path"
         )
+    expected = Expectations(
+        target_config=model_config,
+        context_length=spec.engine.context_length,
+        speculation=drafter.speculation,
+        layer_ids=drafter.layer_ids,
+        mapping=None if drafter.mapping is None else read_mapping(Path(drafter.mapping)),
+    )
+    findings = check_drafter(model, expected)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        said = "; ".join(f"{finding.message} [{finding.code}]" for finding in errors)
+        raise Precondition(f"the drafter {model} must not be served so: {said}", hint=errors[0].fix)
+    for finding in findings:
+        job.tell(Note(level="warning", text=f"the drafter: {finding.message} ({finding.fix})"))
 
 
 def _clear(spool: Path) -> None:
