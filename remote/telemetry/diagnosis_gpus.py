@@ -182,6 +182,7 @@ def _throttled(window: Window, gpu: GpuWindow, reasons: list[str]) -> Finding:
         subject=gpu.subject,
         summary=f"{gpu.subject} is held back: {list_text(reasons)}",
         evidence=joined(
+            f"the driver's reasons: {list_text(sample.throttle_reasons)}",
             None if sample.temperature_celsius is None else f"{sample.temperature_celsius:.0f} °C",
             None
             if margin is None

@@ -252,6 +252,7 @@ def _fault(
 def _rows(health: GpuHealth) -> str:
     corrected, uncorrected = health.remapped_rows_corrected, health.remapped_rows_uncorrected
     return joined(
+        "told by its driver",
         None if corrected is None else f"{corrected} rows remapped after corrected errors",
         None if uncorrected is None else f"{uncorrected} after uncorrectable ones",
     )

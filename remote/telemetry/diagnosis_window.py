@@ -136,6 +136,7 @@ class EngineWindow:
         self.quiet_s = math.inf
         self.stalled_s = 0.0
         self.queue: deque[tuple[float, int, float | None]] = deque()
+        self.acceptance = Smoothed()
         self.decode = Smoothed(30.0)
 
     def advance(self, sample: EngineSample, clock_s: float, elapsed_s: float) -> None:
@@ -150,10 +151,10 @@ class EngineWindow:
         self._follow_queue(clock_s, sample.queued_requests)
 
     def _judge_acceptance(self, length: float | None, elapsed_s: float) -> None:
-        if length is None or length >= LOW_ACCEPTANCE:
-            self.low_acceptance_s = 0.0
-        else:
-            self.low_acceptance_s += elapsed_s
+        """A request or two say little: the length is smoothed over the seconds in which tokens were generated."""
+        self.acceptance.advance(length, elapsed_s)
+        mean = self.acceptance.value
+        self.low_acceptance_s = 0.0 if mean is None or mean >= LOW_ACCEPTANCE else self.low_acceptance_s + elapsed_s
 
     def _follow_queue(self, clock_s: float, queued: int | None) -> None:
         if queued is None:

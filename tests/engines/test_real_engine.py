@@ -2,10 +2,12 @@
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import mean, median
 
 import psutil
 import pytest
@@ -15,6 +17,7 @@ from safetensors.torch import load_file
 from remote.protocol.progress import ServerPhase
 from remote.protocol.run import EngineConfig, SpeculationConfig
 from remote.protocol.specs import Capture, DrafterServing, ServerSpec
+from remote.telemetry.engine import EngineEndpoint, EngineReader
 from tests.faults.small_disks import SmallDisk, mounted, small_disk
 
 from .conftest import ServerJob, generate, reference_states
@@ -27,6 +30,9 @@ CHUNK = 48
 LENGTHS = [5, 130, 17, 48, 96, 61, 1, 33]
 """Shorter than, equal to and longer than a chunk, and multiples of it."""
 
+READ_TOKENS = 250
+LOGGED = (r"accept len: ([\d.]+)", r"accept rate: ([\d.]+)", r"gen throughput \(token/s\): ([\d.]+)")
+
 Serve = Callable[[ServerSpec], ServerJob]
 
 
@@ -35,8 +41,8 @@ def prompts(seed: int, lengths: list[int]) -> list[list[int]]:
     return [[chosen.randrange(3, 512) for _ in range(length)] for length in lengths]
 
 
-def engine(backend: str) -> EngineConfig:
-    flags = {"chunked-prefill-size": CHUNK}
+def engine(backend: str, **more: int) -> EngineConfig:
+    flags = {"chunked-prefill-size": CHUNK, **more}
     return EngineConfig(
         device="cpu",
         dtype="float32",
@@ -62,6 +68,39 @@ def captured(server: ServerJob, spool: Path, asked: list[list[int]]) -> list[dic
         ["ready-rank0.json", "waiting-rank0.json", *(file.name for file in files)]
     )
     return [load_file(file) for file in files]
+
+
+def assert_readings_are_the_engines_own(server: ServerJob, url: str, asked: list[list[int]]) -> None:
+    """What the metrics give while `asked` is answered, beside the answers' own numbers and the engine's log."""
+    reader = EngineReader(lambda: [EngineEndpoint("server", "sglang", url)])
+    reader.read()
+    logged = len(server.log())
+    samples, times = [], [time.monotonic()]
+    with ThreadPoolExecutor(len(asked)) as senders:
+        answers = [senders.submit(generate, url, ids, READ_TOKENS) for ids in asked]
+        while not all(answer.done() for answer in answers):
+            time.sleep(0.5)
+            samples += reader.read()
+            times.append(time.monotonic())
+    samples += reader.read()
+    times.append(time.monotonic())
+    told = [answer.result()["meta_info"] for answer in answers]
+    assert all(sample.is_answering for sample in samples)
+    assert max(sample.running_requests or 0 for sample in samples) == len(asked)
+
+    counted = sum((sample.decode_tokens_per_s or 0.0) * (times[i + 1] - times[i]) for i, sample in enumerate(samples))
+    generated = sum(meta["completion_tokens"] - 1 for meta in told)
+    assert counted == pytest.approx(generated, rel=0.1)
+    calls = sum(meta["spec_verify_ct"] for meta in told)
+    assert samples[-1].acceptance_length == pytest.approx(generated / calls, rel=0.2)
+
+    lines = [line for line in server.log()[logged:].splitlines() if "Decode batch" in line]
+    lengths, rates, speeds = ([float(found) for found in re.findall(pattern, "\n".join(lines))] for pattern in LOGGED)
+    assert samples[-1].acceptance_length == pytest.approx(mean(lengths), rel=0.2)
+    assert samples[-1].acceptance_rate == pytest.approx(mean(rates), abs=0.1)
+    # The first line covers the rest before, the first and the last reading are of seconds with and without work.
+    read = [rate for sample in samples if (rate := sample.decode_tokens_per_s)]
+    assert median(read[1:-1]) == pytest.approx(median(speeds[1:]), rel=0.4)
 
 
 def assert_as_transformers(states: list[dict[str, torch.Tensor]], reference: Path, layers: list[int]) -> None:
@@ -98,12 +137,14 @@ def test_a_drafter_changes_the_speed_and_not_the_text(
     assert not [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
     drafter = DrafterServing(model=str(tiny_models / "copy-llama"), speculation=SpeculationConfig())
-    server = serve(ServerSpec(model=str(target), engine=engine("intel_amx"), drafter=drafter))
+    logs_often = engine("intel_amx", **{"decode-log-interval": 5})
+    server = serve(ServerSpec(model=str(target), engine=logs_often, drafter=drafter))
     url = server.wait_until_ready().url
     with_drafter = [generate(url, question, 32) for question in questions]
     assert [answer["output_ids"] for answer in with_drafter] == without
     verified = sum(answer["meta_info"]["spec_verify_ct"] for answer in with_drafter)
     assert 32 * len(questions) / verified > 1.05
+    assert_readings_are_the_engines_own(server, url, prompts(3, [20, 40, 60, 80]))
     server.stop()
 
 
