@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remote.protocol.frames import ProgressMade, Telemetry
+from remote.protocol.frames import Telemetry
 from remote.protocol.telemetry import (
+    Diagnosis,
     EngineSample,
     GpuEvent,
     GpuHealth,
@@ -21,7 +22,6 @@ from remote.protocol.telemetry import (
     TelemetrySample,
 )
 from remote.telemetry.diagnosis import Diagnostician
-from remote.telemetry.pace import Pace
 from tests.telemetry.diagnosis_samples import (
     GIB,
     HOST,
@@ -214,52 +214,41 @@ def test_a_clock_that_is_set_back_moves_no_beginning_into_the_future():
     assert watch.show(20, jobs=[job(ranks=ranks())]) == []
 
 
-def _recorded() -> Iterator[object]:
-    kinds = msgspec.json.Decoder(dict)
-    frames = msgspec.json.Decoder(Telemetry | ProgressMade)
-    for line in RECORDING.read_bytes().splitlines():
-        what = kinds.decode(line)["what"]
-        if what["type"] in ("telemetry", "progress_made"):
-            yield frames.decode(msgspec.json.encode(what))
+def _recorded() -> list[TelemetrySample]:
+    """The samples of the recording, without the diagnoses that were invented with it."""
+    kinds, frames = msgspec.json.Decoder(dict), msgspec.json.Decoder(Telemetry)
+    found = [kinds.decode(line)["what"] for line in RECORDING.read_bytes().splitlines()]
+    telemetry = [frames.decode(msgspec.json.encode(what)) for what in found if what["type"] == "telemetry"]
+    return [replace(one.sample, diagnoses=[]) for one in telemetry]
 
 
-def _replay(lost_bytes: int) -> list[str]:
-    """The recorded extraction with the jobs that its progress tells of, on a disk with so much less room; summaries of the end."""
-    diagnostician, pace, told = Diagnostician(), Pace(), []
-    for what in _recorded():
-        if isinstance(what, ProgressMade) and what.job_id.endswith("-extraction"):
-            pace.take(what.record)
-        if isinstance(what, Telemetry):
-            read = what.sample
-            server_id = read.engines[0].job_id
-            run_id = server_id.removesuffix("-server")
-            jobs = [
-                server(job_id=server_id, run_id=run_id),
-                JobSample(
-                    job_id=f"{run_id}-extraction",
-                    agent="extraction",
-                    run_id=run_id,
-                    process_count=2,
-                    cpu_utilization=1.1,
-                    memory_bytes=GIB,
-                    writes_to="/workspace",
-                    **pace.read(read.sampled_at)._asdict(),
-                ),
-            ]
-            mounts = [replace(read.mounts[0], free_bytes=read.mounts[0].free_bytes - lost_bytes), *read.mounts[1:]]
-            told = diagnostician.advance(replace(read, jobs=jobs, mounts=mounts))
-    return [one.summary for one in told]
+def _told_of(samples: list[TelemetrySample]) -> list[Diagnosis]:
+    diagnostician = Diagnostician()
+    return [diagnostician.advance(one) for one in samples][-1]
 
 
-def test_the_recorded_extraction_is_healthy():
-    assert _replay(0) == []
+def test_the_recorded_extraction_has_a_narrow_link_and_a_row_to_be_remapped_and_a_cap_that_costs_nothing():
+    told = _told_of(_recorded())
+    assert {(one.code, one.severity, one.subject) for one in told} == {
+        ("hardware", "error", "GPU 6"),
+        ("hardware", "warning", "GPU 6"),
+        ("hardware", "warning", "GPU 2"),
+    }
+    assert "recovery action: reset" in told[0].evidence
+    assert any("XID 63" in one.summary for one in told)
 
 
 def test_the_recorded_extraction_on_a_smaller_disk_will_not_have_room():
-    free = next(what.sample.mounts[0].free_bytes for what in _recorded() if isinstance(what, Telemetry))
-    (summary,) = _replay(free - 100 * GIB)
-    assert summary.startswith("/workspace is full in ")
-    assert "extraction still needs" in summary
+    samples = _recorded()
+    lost = samples[0].mounts[0].free_bytes - 100 * GIB
+    smaller = [
+        replace(one, mounts=[replace(one.mounts[0], free_bytes=one.mounts[0].free_bytes - lost), *one.mounts[1:]])
+        for one in samples
+    ]
+    (short,) = [one for one in _told_of(smaller) if one.code == "runway_short"]
+    assert short.severity == "error"
+    assert short.summary.startswith("/workspace is full in ")
+    assert "extraction still needs 28 min" in short.summary
 
 
 maybe = st.none() | st.floats(-1e3, 1e12, allow_nan=False)
