@@ -12,7 +12,7 @@ from remote.jobs import locks
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import JobResult
 from remote.protocol.specs import RecorderSpec
-from remote.protocol.telemetry import TelemetrySample
+from remote.protocol.telemetry import GpuTopology, TelemetrySample
 from remote.recorder.jobs import JobReader, JobsReading
 from remote.recorder.place import live_readings, ring_directory, singleton_lock
 from remote.telemetry.diagnosis import Diagnostician
@@ -22,6 +22,7 @@ from remote.telemetry.sampler import Sampler
 
 _PERIOD_S = 1.0
 _FIRST_INTERVAL_S = 0.25
+_FIRST_DEVICES_S = 3.0
 _COMPLAIN_EVERY_S = 600.0
 
 
@@ -61,12 +62,13 @@ class Recorder:
         self._live = live
         self._ring = ring
         self._diagnostician = Diagnostician()
+        self._topology: GpuTopology | None = None
         self._complained_at = float("-inf")
 
     def run(self, wait: Callable[[float], bool], goes_on: Callable[[], bool], *, idle_exit_s: float) -> None:
         """Take a reading a second until `wait` (for so many seconds) says stop, `goes_on` ends, or it was idle for too long."""
         self._sampler.sample([])  # rates are differences: nothing without them is told
-        if wait(_FIRST_INTERVAL_S):
+        if self._wait_for_devices(wait):
             return
         due = wanted_at = time.monotonic()
         while goes_on():
@@ -81,6 +83,14 @@ class Recorder:
             if wait(due - now):
                 return
 
+    def _wait_for_devices(self, wait: Callable[[float], bool]) -> bool:
+        """The first reading is worth a moment: whether `wait` said stop meanwhile."""
+        until = time.monotonic() + _FIRST_DEVICES_S
+        while not wait(_FIRST_INTERVAL_S):
+            if self._sampler.has_asked_devices() or time.monotonic() > until:
+                return False
+        return True
+
     def step(self) -> JobsReading:
         """One reading, published and recorded; what was read of the jobs."""
         began = time.time()
@@ -88,6 +98,9 @@ class Recorder:
         sample = self._complete(self._sampler.sample(jobs.endpoints, jobs.paths), jobs, began)
         sample = replace(sample, diagnoses=self._diagnostician.advance(sample))
         self._live.publish(sample)
+        if (topology := self._sampler.topology()) is not self._topology and topology is not None:
+            self._topology = topology
+            self._live.publish_topology(topology)
         try:
             self._ring.append(sample)
         except OSError as error:
@@ -98,6 +111,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is gathered."""
+        self._sampler.close()
         self._ring.close()
 
     def _complete(self, sample: TelemetrySample, jobs: JobsReading, began: float) -> TelemetrySample:

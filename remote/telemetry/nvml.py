@@ -1,12 +1,10 @@
-"""NVIDIA devices through NVML (nvidia-ml-py); the only module that loads pynvml. A lost driver can block any call in here."""
+"""NVIDIA's management library through nvidia-ml-py: the package, and what its errors mean.
 
-from collections.abc import Callable
+Only the modules named `nvml*` and `occupancy` load it. A lost driver can block any call, and kill whoever makes it.
+"""
+
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, TypeVar
-
-from remote.protocol.telemetry import GpuSample
-
-_T = TypeVar("_T")
+from typing import Any
 
 
 def _load_package() -> Any:  # noqa: ANN401 - a module
@@ -19,8 +17,16 @@ def _load_package() -> Any:  # noqa: ANN401 - a module
 pynvml = _load_package()
 """The package, None where it is not installed."""
 
-_NOT_SUPPORTED, _FUNCTION_NOT_FOUND = 3, 13
-_NO_LIBRARY, _NO_DRIVER = 12, 9
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND = 3, 4, 13
+INVALID_ARGUMENT, UNINITIALIZED, NO_DRIVER, NO_LIBRARY, TIMEOUT = 2, 1, 9, 12, 10
+GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH = 15, 16, 18
+
+UNKNOWABLE = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND})
+"""Answers that stay as they are while the driver is loaded."""
+
+DEVICE_FAULTS = frozenset({UNINITIALIZED, NO_DRIVER, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH})
+"""Answers to one question that are about all of them."""
+
 NO_PACKAGE = "the package nvidia-ml-py is not installed for this Python: GPUs are not read"
 _THROTTLE_REASONS = {
     0x4: "power cap",
@@ -29,132 +35,74 @@ _THROTTLE_REASONS = {
     0x40: "thermal (hardware)",
     0x80: "power brake",
 }
-
-
-class GpuReading(NamedTuple):
-    """All devices at one moment; `detail` says in a sentence why there are none."""
-
-    source: Literal["nvml", "none", "error"]
-    detail: str
-    gpus: list[GpuSample]
-
-
-class _Identity(NamedTuple):
-    name: str
-    uuid: str
-
-
-class NvmlReader:
-    """Reads the fast set of every device; what a device does not support is asked once and stays None."""
-
-    def __init__(self) -> None:
-        self._initialized = False
-        self._identities: dict[int, _Identity] = {}
-        self._unsupported: set[tuple[str, str]] = set()
-
-    def read(self) -> GpuReading:
-        """A reading of now; never raises for a fault of the driver."""
-        if pynvml is None:
-            return GpuReading("none", NO_PACKAGE, [])
-        try:
-            if not self._initialized:
-                pynvml.nvmlInit()
-                self._initialized = True
-            count = pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError as error:
-            self._initialized = False
-            return GpuReading("none" if error_code(error) == _NO_LIBRARY else "error", why_unreachable(error), [])
-        detail = "" if count else "NVML answers and knows no device"
-        return GpuReading("nvml", detail, [self._sample(index) for index in range(count)])
-
-    def _sample(self, index: int) -> GpuSample:
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            identity = self._identify(index, handle)
-            return self._fast_set(index, identity, handle)
-        except pynvml.NVMLError as error:
-            return lost_gpu(index, self._identities.get(index, _Identity("unknown device", "")), str(error))
-
-    def _identify(self, index: int, handle: object) -> _Identity:
-        uuid = pynvml.nvmlDeviceGetUUID(handle)
-        known = self._identities.get(index)
-        if known is None or known.uuid != uuid:
-            known = self._identities[index] = _Identity(pynvml.nvmlDeviceGetName(handle), uuid)
-        return known
-
-    def _fast_set(self, index: int, identity: _Identity, handle: object) -> GpuSample:
-        def ask(what: str, call: Callable[[], _T]) -> _T | None:
-            return self._ask((identity.uuid, what), call)
-
-        utilization = ask("utilization", lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
-        memory = ask("memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
-        power = ask("power", lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
-        limit = ask("power limit", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle))
-        celsius = ask("temperature", lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
-        clock = ask("clock", lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
-        reasons = ask("throttling", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-        return GpuSample(
-            gpu_index=index,
-            name=identity.name,
-            uuid=identity.uuid,
-            gpu_utilization=None if utilization is None else float(utilization.gpu) / 100,
-            memory_used_bytes=None if memory is None else int(memory.used),
-            memory_total_bytes=None if memory is None else int(memory.total),
-            power_watts=scaled(power, 1e-3),
-            power_limit_watts=scaled(limit, 1e-3),
-            temperature_celsius=scaled(celsius, 1.0),
-            sm_clock_hz=scaled(clock, 1e6),
-            throttle_reasons=throttle_reasons(reasons),
-        )
-
-    def _ask(self, question: tuple[str, str], call: Callable[[], _T]) -> _T | None:
-        if question in self._unsupported:
-            return None
-        try:
-            return call()
-        except pynvml.NVMLError as error:
-            if error_code(error) not in (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
-                raise
-            self._unsupported.add(question)
-            return None
-
-
-def scaled(value: float | None, unit: float) -> float | None:
-    """`value` in another unit; None stays None."""
-    return None if value is None else value * unit
+_RECOVERY_ACTIONS = {
+    0: "none",
+    1: "reset",
+    2: "reboot",
+    3: "drain peer-to-peer",
+    4: "drain and reset",
+    5: "recover the IMEX domain",
+    6: "reset the bus",
+    7: "reboot",
+}
+_ANCESTORS = {
+    0: "same board",
+    10: "one PCIe switch",
+    20: "several PCIe switches",
+    30: "same host bridge",
+    40: "same NUMA node",
+    50: "across NUMA nodes",
+}
+_PEER_TO_PEER = {
+    0: "ok",
+    1: "not supported by the chipset",
+    2: "not supported by the device",
+    3: "not supported by the topology",
+    4: "disabled in the driver's settings",
+    5: "not supported",
+}
 
 
 def throttle_reasons(bits: int | None) -> list[str]:
     """Why a device runs below its clocks; idleness and settings of a person are no reasons."""
-    return [] if bits is None else [reason for bit, reason in _THROTTLE_REASONS.items() if bits & bit]
+    return [reason for bit, reason in _THROTTLE_REASONS.items() if bits & bit] if bits else []
 
 
-def lost_gpu(index: int, identity: tuple[str, str], error: str) -> GpuSample:
-    """A device that is known to be there and does not answer."""
-    name, uuid = identity
-    return GpuSample(
-        gpu_index=index,
-        name=name,
-        uuid=uuid,
-        gpu_utilization=None,
-        memory_used_bytes=None,
-        memory_total_bytes=None,
-        power_watts=None,
-        power_limit_watts=None,
-        temperature_celsius=None,
-        sm_clock_hz=None,
-        throttle_reasons=[],
-        error=error,
-    )
+def recovery_text(action: int) -> str:
+    """NVML's advice on a device."""
+    return _RECOVERY_ACTIONS.get(action, f"recovery action {action}")
+
+
+def ancestor_text(level: int) -> str:
+    """What two devices have in common in the machine."""
+    return _ANCESTORS.get(level, f"level {level}")
+
+
+def peer_text(status: int) -> str:
+    """Whether a device may read the memory of another."""
+    return _PEER_TO_PEER.get(status, "unknown")
 
 
 def why_unreachable(error: Exception) -> str:
     """Why NVML as a whole does not answer, in a sentence."""
-    if error_code(error) == _NO_LIBRARY:
+    code = error_code(error)
+    if code == NO_LIBRARY:
         return "no NVIDIA driver is installed on this host (libnvidia-ml.so.1 is missing)"
-    if error_code(error) == _NO_DRIVER:
+    if code == NO_DRIVER:
         return "the NVIDIA kernel module is not loaded; `nvidia-smi` on the host says more"
+    if code == VERSION_MISMATCH:
+        return f"NVML does not fit the loaded kernel module ({error}): the driver was updated; reboot, or load the module anew"
     return f"NVML does not answer ({error}); `nvidia-smi` on the host says more"
+
+
+def device_error_text(error: Exception, index: int) -> str:
+    """Why one device does not answer and what to do, in a sentence."""
+    code = error_code(error)
+    if code == GPU_IS_LOST:
+        return "the GPU is lost, it no longer answers on its bus: stop its jobs and reboot the host"
+    if code == RESET_REQUIRED:
+        return f"the GPU requires a reset: stop everything that uses it, monitors too, then `nvidia-smi -r -i {index}` as root"
+    return f"{error}"
 
 
 def error_code(error: Exception) -> int | None:

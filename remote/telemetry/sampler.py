@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from remote.protocol.telemetry import EngineSample, MountSample, TelemetrySample
+from remote.protocol.telemetry import EngineSample, GpuTopology, MountSample, TelemetrySample
 from remote.telemetry.deadline import Deadline, NoAnswer
 from remote.telemetry.engine import EngineEndpoint, EngineReader
+from remote.telemetry.gpu_watch import GpuWatch
 from remote.telemetry.host import HostReader
 from remote.telemetry.mounts import MountReader
-from remote.telemetry.nvml import GpuReading, NvmlReader, lost_gpu
 
 _BUDGET_S = 0.9
 
@@ -19,15 +19,14 @@ _BUDGET_S = 0.9
 class Sampler:
     """Reads host, GPUs, mounts and engines; keeps what rates need from one reading to the next. Not for several threads."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, gpus: GpuWatch | None = None) -> None:
         self._endpoints: list[EngineEndpoint] = []
         self._paths: Sequence[Path] = ()
         mounts = MountReader(root)
         self._host = HostReader()
-        self._gpus = Deadline(NvmlReader().read)
+        self._gpus = gpus or GpuWatch()
         self._mounts = Deadline(lambda: mounts.read(self._paths))
         self._engines = Deadline(EngineReader(lambda: self._endpoints).read)
-        self._last_gpus = GpuReading("none", "no reading yet", [])
         self._last_mounts: list[MountSample] = []
 
     def sample(self, endpoints: list[EngineEndpoint], paths: Sequence[Path] = ()) -> TelemetrySample:
@@ -37,29 +36,34 @@ class Sampler:
         """
         self._endpoints, self._paths = endpoints, paths
         until = time.monotonic() + _BUDGET_S
-        parts = (self._gpus, self._mounts, self._engines) if endpoints else (self._gpus, self._mounts)
+        self._gpus.start()
+        parts = (self._mounts, self._engines) if endpoints else (self._mounts,)
         for part in parts:
             part.begin()
         sampled_at, host = time.time(), self._host.read()
-        gpus = self._read_gpus(until)
+        gpus = self._gpus.reading()
         return TelemetrySample(
             sampled_at=sampled_at,
             host=host,
             gpu_source=gpus.source,
             gpu_detail=gpus.detail,
             gpus=gpus.gpus,
+            gpu_events=gpus.events,
             mounts=self._read_mounts(until),
             engines=self._read_engines(until) if endpoints else [],
         )
 
-    def _read_gpus(self, until: float) -> GpuReading:
-        try:
-            self._last_gpus = self._gpus.collect(until - time.monotonic())
-        except NoAnswer as stuck:
-            sentence = f"the NVIDIA driver has not answered for {stuck.waiting_s:.0f} s"
-            gone = [lost_gpu(gpu.gpu_index, (gpu.name, gpu.uuid), sentence) for gpu in self._last_gpus.gpus]
-            return GpuReading("error", sentence, gone)
-        return self._last_gpus
+    def topology(self) -> GpuTopology | None:
+        """How the devices are connected, None until it is known."""
+        return self._gpus.topology()
+
+    def has_asked_devices(self) -> bool:
+        """Whether the driver has answered, or there is none."""
+        return self._gpus.has_answered()
+
+    def close(self) -> None:
+        """End the process that reads the devices."""
+        self._gpus.close()
 
     def _read_mounts(self, until: float) -> list[MountSample]:
         """A hung network mount leaves the last reading in place, with its fill rate unknown."""

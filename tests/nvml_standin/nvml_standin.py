@@ -1,18 +1,15 @@
-"""NVML as a scenario file tells it: the library that is compiled from `nvml.c`, and the file that drives it.
+"""NVML as a scenario file tells it: the stand-in that ships with the console, and the file that drives it.
 
 The library is found through LD_LIBRARY_PATH, which a process reads when it starts: only what is started with
 `Standin.environment` (or after `Standin.use`) sees it, never the process of the tests.
 """
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-_HERE = Path(__file__).resolve().parent
-SCENARIOS = _HERE / "scenarios"
+from console.embedded.nvml_standin import build as build_library
+from console.embedded.nvml_standin import compiler, environment, scenario_text
 
 
 class Standin:
@@ -22,16 +19,12 @@ class Standin:
         self._scenario = scenario
         self._text = ""
         self._changes: dict[str, str] = {}
-        inherited = os.environ.get("LD_LIBRARY_PATH")
-        self.environment = {
-            "LD_LIBRARY_PATH": f"{library.parent}:{inherited}" if inherited else str(library.parent),
-            "NVML_STANDIN_SCENARIO": str(scenario),
-        }
+        self.environment = environment(library, scenario)
         self.play("healthy")
 
     def play(self, name: str) -> None:
         """Go over to the scenario `name`; changes made before are forgotten."""
-        self._text = (SCENARIOS / f"{name}.txt").read_text()
+        self._text = scenario_text(name)
         self._changes = {}
         self._write()
 
@@ -54,13 +47,9 @@ class Standin:
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled stand-in; skips where there is no C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
+    if compiler() is None:
         pytest.skip("no C compiler here to build the stand-in for NVML")
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    flags = ["-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([compiler, *flags, "-o", library, _HERE / "nvml.c"], check=True)
-    return library
+    return build_library(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_silent_recorder_is_replaced(store, monkeypatch):
     after = time.time()
     sample = until(lambda: (found := source.newer()) and found.sampled_at > after + 1.0 and found)
     assert sample.sampled_at > after
-    assert isinstance(store.get(job.job_id).state, Finished)
+    until(lambda: isinstance(store.get(job.job_id).state, Finished))
 
 
 def test_a_recorder_of_another_release_makes_place_for_this_ones(store, tmp_path):

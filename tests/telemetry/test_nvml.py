@@ -1,10 +1,30 @@
-"""NVML through the real pynvml, with or without a driver on this machine."""
+"""What NVML's answers mean, in words; pure."""
 
 import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from remote.telemetry.nvml import NvmlReader, lost_gpu, scaled, throttle_reasons
+from remote.telemetry.gpu_reading import lost_gpu
+from remote.telemetry.nvml import (
+    NO_DRIVER,
+    NO_LIBRARY,
+    VERSION_MISMATCH,
+    device_error_text,
+    recovery_text,
+    throttle_reasons,
+    why_unreachable,
+)
+from remote.telemetry.xid import meaning_of
+
+
+class Fault(Exception):
+    def __init__(self, value):
+        super().__init__(f"NVML {value}")
+        self.value = value
 
 
 def has_nvml() -> bool:
@@ -15,28 +35,29 @@ def has_nvml() -> bool:
     return True
 
 
+def first_report(program: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        line = child.stdout.readline().decode()
+        child.stdin.close()
+    return line
+
+
 @pytest.mark.skipif(has_nvml(), reason="this machine has an NVIDIA driver")
 def test_without_a_driver_there_is_none_and_a_sentence_says_so():
-    reading = NvmlReader().read()
-    assert (reading.source, reading.gpus) == ("none", [])
-    assert "libnvidia-ml.so.1" in reading.detail
+    report = first_report("from remote.telemetry.nvml_reader import main; main([])")
+    assert '"source":"none"' in report
+    assert "libnvidia-ml.so.1" in report
 
 
-@pytest.mark.skipif(not has_nvml(), reason="this machine has no NVIDIA driver")
-def test_with_a_driver_every_device_is_read():
-    reading = NvmlReader().read()
-    assert reading.source == "nvml"
-    for gpu in reading.gpus:
-        assert gpu.error is None
-        assert gpu.uuid.startswith("GPU-")
-        assert gpu.memory_total_bytes is None or gpu.memory_total_bytes > 1 << 30
-
-
-def test_without_the_package_a_sentence_says_so(monkeypatch):
-    monkeypatch.setattr("remote.telemetry.nvml.pynvml", None)
-    reading = NvmlReader().read()
-    assert (reading.source, reading.gpus) == ("none", [])
-    assert "nvidia-ml-py is not installed" in reading.detail
+def test_without_the_package_a_sentence_says_so():
+    report = first_report(
+        "import sys; sys.modules['pynvml'] = None; import remote.telemetry.nvml_reader as r; r.main([])"
+    )
+    assert '"source":"none"' in report
+    assert "nvidia-ml-py is not installed" in report
 
 
 def test_throttling_names_causes_and_not_idleness():
@@ -45,11 +66,28 @@ def test_throttling_names_causes_and_not_idleness():
     assert throttle_reasons(None) == []
 
 
-def test_what_is_unknown_stays_unknown_in_other_units():
-    assert scaled(None, 1e-3) is None
-    assert scaled(299_500, 1e-3) == pytest.approx(299.5)
+def test_advice_and_faults_are_words():
+    assert [recovery_text(action) for action in (0, 1, 2, 3, 4, 99)] == [
+        "none",
+        "reset",
+        "reboot",
+        "drain peer-to-peer",
+        "drain and reset",
+        "recovery action 99",
+    ]
+    assert "nvidia-smi -r -i 5" in device_error_text(Fault(16), 5)
+    assert "lost" in device_error_text(Fault(15), 5)
+    assert "fallen off the bus" in meaning_of(79).text
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(NO_LIBRARY, "missing"), (NO_DRIVER, "not loaded"), (VERSION_MISMATCH, "reboot"), (999, "999")]
+)
+def test_a_driver_that_cannot_be_reached_has_a_reason(code, words):
+    assert words in why_unreachable(Fault(code))
 
 
 def test_a_lost_device_keeps_its_name_and_says_why():
-    gpu = lost_gpu(3, ("RTX PRO 6000", "GPU-1"), "GPU is lost")
+    gpu = lost_gpu(3, ("RTX PRO 6000", "GPU-1"), "GPU is lost", sampled_at=12.0)
     assert (gpu.gpu_index, gpu.name, gpu.error, gpu.gpu_utilization) == (3, "RTX PRO 6000", "GPU is lost", None)
+    assert gpu.sampled_at == 12.0
