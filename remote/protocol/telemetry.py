@@ -160,8 +160,8 @@ class RankSample(Message, frozen=True, kw_only=True):
 class JobSample(Message, frozen=True, kw_only=True):
     """A job at work: its processes, its pace by its own progress, and what it still has to write and to wait.
 
-    `activity` is what it is doing in one word ("step", "checkpoint", "measurement", "export", "load", "serve", ...), empty
-    while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
+    `activity` is what it is doing in one word ("step", "checkpoint", "measurement", "export", "load", "serve", "paused", ...),
+    empty while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
     time between two. `loss_is_finite` False says that the last step's loss was NaN or infinite, and `loss` is None then.
     `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T).
     """

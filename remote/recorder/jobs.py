@@ -94,6 +94,9 @@ class JobReader:
 
     def _sample(self, job: Job, pace: Pace, processes: JobProcesses, now: float) -> JobSample:
         written = written_by(job.spec) if job.spec is not None else []
+        reading = pace.read(now)
+        if isinstance(job.state, Paused):
+            reading = reading._replace(activity="paused")
         return JobSample(
             job_id=job.job_id,
             agent=job.agent,
@@ -104,7 +107,7 @@ class JobReader:
             ranks=ranks_of(processes, job.gpus),
             suspended_pids=sorted(member.pid for member in processes.members if member.state in "Tt"),
             writes_to=self._mount_of(written[0]) if written else None,
-            **pace.read(now)._asdict(),
+            **reading._asdict(),
         )
 
     def _mount_of(self, path: Path) -> str:

@@ -12,6 +12,8 @@ from remote.telemetry.xid import Meaning, meaning_of
 ERROR_HOLD_S = 3.0
 """One call of a driver may fail; three seconds of them are a fault."""
 
+FIRST_ANSWER_S = 60.0
+
 REMEMBER_S = 3600.0
 """An event is one moment; whoever looks within the hour learns of it."""
 
@@ -34,7 +36,7 @@ class _Event(NamedTuple):
 
 
 class EventMemory:
-    """Events of the driver by device and XID; those of a driver that was loaded anew are forgotten."""
+    """Events of the driver by device and XID; a device that was reset has no past, nor has any under a driver that was loaded anew."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[int | None, int | str], _Event] = {}
@@ -42,22 +44,24 @@ class EventMemory:
 
     def advance(self, sample: TelemetrySample, clock_s: float) -> None:
         """Take the events of now."""
-        if self._is_driver_new(sample):
-            self._events = {}
+        anew = self._counted_anew(sample)
+        if anew:
+            self._events = {key: seen for key, seen in self._events.items() if key[0] not in anew}
         for event in sample.gpu_events:
+            age_s = max(0.0, sample.sampled_at - event.at)
             key = (event.gpu_index, event.text if event.xid is None else event.xid)
             before = self._events.get(key)
             first_at = event.at if before is None else before.first_at
-            self._events[key] = _Event(first_at, clock_s, 1 if before is None else before.count + 1, event)
+            self._events[key] = _Event(first_at, clock_s - age_s, 1 if before is None else before.count + 1, event)
         if self._events:
             self._events = {key: seen for key, seen in self._events.items() if clock_s - seen.last_s <= REMEMBER_S}
 
-    def _is_driver_new(self, sample: TelemetrySample) -> bool:
-        """Energy is counted from the loading of the driver on."""
+    def _counted_anew(self, sample: TelemetrySample) -> set[int]:
+        """Devices that were reset, or whose driver was loaded anew: from then on their energy is counted."""
         before = self._energy
         now = {gpu.gpu_index: gpu.energy_joules for gpu in sample.gpus if gpu.energy_joules is not None}
         self._energy = {**before, **now}
-        return any(energy < before.get(index, 0.0) for index, energy in now.items())
+        return {index for index, energy in now.items() if energy < before.get(index, 0.0)}
 
     def findings(self) -> Iterator[Finding]:
         """What is remembered."""
@@ -98,25 +102,34 @@ def _errors(window: Window) -> Iterator[Finding]:
     """Devices that do not answer; a driver that answers for none of them is one fault, not many."""
     sample = window.sample
     broken = [gpu for gpu in window.gpus.values() if gpu.sample.error is not None]
-    if sample.gpu_source == "error":
+    if sample.gpu_source == "error" or len(broken) == len(window.gpus) > 1:
         owned = {gpu.sample.owner_job_id for gpu in window.gpus.values()} - {None}
         yield Finding(
             code="hardware",
             severity="error" if window.gpus else "warning",
             subject="NVIDIA driver",
             summary="the NVIDIA driver does not answer, so no device can be read",
-            evidence=joined(sample.gpu_detail, f"{len(window.gpus)} devices known, {len(owned)} jobs on them"),
+            evidence=joined(
+                sample.gpu_detail or (broken[0].sample.error if broken else None),
+                f"{len(window.gpus)} devices known, {len(owned)} jobs on them",
+            ),
             advice="`timeout 10 nvidia-smi` and `dmesg | tail` on the host; a mismatch of versions needs `rmmod` and `modprobe` "
             "of the nvidia modules or a reboot",
             kind="driver",
-            hold_s=ERROR_HOLD_S,
+            hold_s=_patience_s(broken),
         )
         return
     for gpu in broken:
         error = gpu.sample.error or ""
         yield _fault(
-            gpu, "error", "device", f"does not answer: {error}", error, _error_advice(gpu, error), ERROR_HOLD_S
+            gpu, "error", "device", f"does not answer: {error}", error, _error_advice(gpu, error), _patience_s([gpu])
         )
+
+
+def _patience_s(broken: list[GpuWindow]) -> float:
+    """How long the fault must last; devices that no process kept awake take seconds each for their first answer."""
+    is_first = bool(broken) and all((gpu.sample.error or "").endswith(" yet") for gpu in broken)
+    return FIRST_ANSWER_S if is_first else ERROR_HOLD_S
 
 
 def _error_advice(gpu: GpuWindow, error: str) -> str:

@@ -105,7 +105,9 @@ class JobWindow:
         """Take the job's sample of now; `passed_s` is since the one before by the host's clock, `elapsed_s` without leaps."""
         self.sample = sample
         age, before, self._age_s = sample.progress_age_s, self._age_s, sample.progress_age_s
-        if age is None or before is None or age < before + passed_s - _AGE_TOLERANCE_S:
+        if self.is_quiet:
+            self.stuck_s = 0.0
+        elif age is None or before is None or age < before + passed_s - _AGE_TOLERANCE_S:
             self.stuck_s = age or 0.0
         else:
             self.stuck_s = min(age, self.stuck_s + elapsed_s)

@@ -29,6 +29,13 @@ for seq in range(2, 12):
     tell(seq, {"type": "files_copied", "bytes_done": seq * 100, "bytes_total": 2000})
 time.sleep(600)
 """
+WAITS = """
+import json, os, time
+pause = {"since": time.time(), "reason": "no room", "path": "/data", "bytes_free": 0, "inodes_free": 1, "bytes_needed": 2}
+with open(os.environ["ROOST_JOB_DIR"] + "/pause.json", "w") as file:
+    json.dump(pause, file)
+time.sleep(600)
+"""
 
 
 def test_a_job_at_work_is_read_and_one_that_is_over_is_not(workshop):
@@ -66,6 +73,16 @@ def test_pace_and_server_come_from_the_jobs_own_progress(workshop):
         pass
     assert reading.samples[0].activity == "copy"
     assert [(endpoint.job_id, endpoint.url) for endpoint in reading.endpoints] == [("copier", "http://127.0.0.1:9")]
+
+
+def test_a_job_that_waits_for_room_is_paused(workshop):
+    workshop.start("copier", WAITS)
+    reader = JobReader(workshop.store)
+    while reader.read(time.time()).samples[0].activity != "paused":
+        pass
+    workshop.store.directory("copier").joinpath("pause.json").unlink()
+    while reader.read(time.time()).samples[0].activity == "paused":
+        pass
 
 
 def test_where_a_job_writes_is_known_from_its_spec():

@@ -41,6 +41,21 @@ def test_a_driver_that_hangs_is_one_fault_and_not_eight():
     assert watch.only("hardware").subject == "NVIDIA driver"
 
 
+def test_devices_that_all_fail_are_one_fault_of_the_driver():
+    watch = Watch()
+    watch.show(10, gpus=gpus(error="the NVIDIA driver has not answered for this device for 9 s"))
+    told = watch.only("hardware")
+    assert told.subject == "NVIDIA driver"
+    assert "for this device for 9 s" in told.evidence
+
+
+def test_a_driver_that_wakes_up_has_time_for_its_first_answer():
+    waiting = gpus(error="the NVIDIA driver has not answered for this device yet")
+    assert Watch().show(50, gpus=waiting) == []
+    assert Watch().show(50, gpus=waiting[:1]) == []
+    assert codes(Watch().show(70, gpus=waiting)) == ["hardware"]
+
+
 def test_an_event_stays_told_for_an_hour():
     watch = Watch()
     watch.show(5, gpus=gpus())
@@ -65,6 +80,21 @@ def test_a_driver_that_was_loaded_anew_has_no_past():
     watch.show(1, gpus=gpus(energy_joules=5e6), gpu_events=[event(START, 119)])
     assert codes(watch.told) == ["hardware"]
     assert watch.show(3, gpus=gpus(energy_joules=10.0)) == []
+
+
+def test_a_device_that_was_reset_has_no_past_and_the_others_have():
+    watch = Watch()
+    both = [event(START, 119, index=2), event(START, 119, index=3)]
+    watch.show(1, gpus=gpus(energy_joules=5e6), gpu_events=both)
+    watch.show(2, gpus=gpus({3: {"energy_joules": 10.0}}, energy_joules=5e6))
+    assert watch.only("hardware").subject == "GPU 2"
+
+
+def test_an_old_event_of_the_kernels_log_is_told_for_the_rest_of_its_hour():
+    watch = Watch()
+    watch.show(1, gpu_events=[event(START - 3000, 79), event(START - 4000, 31)])
+    assert watch.only("hardware").since == START - 3000
+    assert watch.show(700) == []
 
 
 def test_an_event_of_the_future_began_now():

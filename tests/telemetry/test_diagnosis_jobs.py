@@ -168,6 +168,13 @@ def test_a_job_that_is_not_due_is_not_told(excuse: dict):
     assert Watch().show(290, growing(0, **excuse)) == []
 
 
+def test_a_job_that_waits_for_room_is_paused_and_has_time_to_go_on():
+    watch = Watch()
+    assert watch.show(900, growing(0, activity="paused")) == []
+    assert watch.show(50, growing(0)) == []
+    assert codes(watch.show(20, growing(0))) == ["no_progress"]
+
+
 def test_a_clock_that_leaps_forward_is_no_standstill():
     watch = Watch()
     watch.show(60, jobs=[job()])
