@@ -32,8 +32,10 @@ time.sleep(600)
 WAITS = """
 import json, os, time
 pause = {"since": time.time(), "reason": "no room", "path": "/data", "bytes_free": 0, "inodes_free": 1, "bytes_needed": 2}
-with open(os.environ["ROOST_JOB_DIR"] + "/pause.json", "w") as file:
+path = os.environ["ROOST_JOB_DIR"] + "/pause.json"
+with open(path + ".new", "w") as file:
     json.dump(pause, file)
+os.rename(path + ".new", path)
 time.sleep(600)
 """
 
