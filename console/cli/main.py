@@ -31,7 +31,7 @@ app.command("push", short_help="Bring an artifact to a host, hashed.")(bulk.push
 app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engines.")(telemetry.telemetry)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
-app.add_typer(server.app, name="server", short_help="Send a request to a job's inference server.")
+app.add_typer(server.app, name="server", short_help="Inference servers: plan, request.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")
 app.add_typer(storage.app, name="storage", short_help="Disks: usage, reclaim, restore, purge.")
 app.add_typer(embedded.app, name="embedded", short_help="The embedded host: prepare, stop.")

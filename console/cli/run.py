@@ -18,7 +18,8 @@ RunFile = Annotated[
 ]
 
 
-def _overrides(settings: list[str]) -> dict[str, str]:
+def read_overrides(settings: list[str]) -> dict[str, str]:
+    """What `--set` says, as key and value; raises UsageError for one that is no KEY=VALUE."""
     overrides: dict[str, str] = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
@@ -32,7 +33,7 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
     """Show what a run would do on the host, without doing it."""
 
     async def work() -> RunPlan:
-        document, overrides = operations.run_document(source), _overrides(settings)
+        document, overrides = operations.run_document(source), read_overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
             return await operations.plan_run(session, document, overrides)
 
@@ -59,7 +60,7 @@ def run(
     """Start a run on the host; it goes on without this command."""
 
     async def work() -> tuple[Job, VerdictReport | None]:
-        document, overrides = operations.run_document(source), _overrides(settings)
+        document, overrides = operations.run_document(source), read_overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
             planned = await operations.plan_run(session, document, overrides)
             job = await operations.start_run(session, planned)

@@ -9,22 +9,39 @@ import typer
 
 from console import operations, operations_server
 from console.cli.jobs import JobName
-from console.cli.options import ACTOR, Host, Json
-from console.cli.output import execute, narrate, print_document
+from console.cli.options import ACTOR, Host, Json, Set
+from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.run import RunFile, read_overrides
+from console.cli.text import server_lines
 from console.errors import UsageError
 from console.link.engine_http import HttpReply
 from console.state.sanitize import sanitize
+from remote.protocol.reports import RunPlan
 
 app = typer.Typer(
-    help="Ask the inference server of a job; nothing is opened on this machine.",
+    help="Inference servers: their exact commands, and questions to one that runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-@app.callback()
-def group() -> None:
-    """Keep `request` a verb of its own while it is the only one."""
+@app.command(short_help="Print the exact commands of a run's servers.")
+def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], as_json: Json = False) -> None:  # noqa: B006, FBT002
+    """Print the exact command and environment of each server of a run, checked against the installed engine's own help."""
+
+    async def work() -> RunPlan:
+        document, overrides = operations.run_document(source), read_overrides(settings)
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations.plan_run(session, document, overrides)
+
+    found = execute(work(), as_json=as_json)
+    if as_json:
+        servers = [stage for stage in found.stages if stage.stage in ("server", "serving")]
+        print_document("server_plan", {"servers": servers, "problems": found.problems})
+    else:
+        print_text("\n".join(server_lines(found)))
+    if found.problems:
+        raise typer.Exit(5)
 
 
 @app.command(short_help="Send one HTTP request and print the body.")

@@ -1,5 +1,6 @@
 """What the verbs say to people; numbers come from `console.state.units`."""
 
+import shlex
 import time
 from collections.abc import Iterable
 
@@ -187,11 +188,37 @@ def plan_lines(plan: RunPlan) -> list[str]:
     for stage in plan.stages:
         need = "" if stage.bytes_needed is None else format_bytes(stage.bytes_needed)
         lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {one_line(stage.reason)}")
-        if stage.command:
+        if stage.command and stage.action != "skip":
             lines.append(f"{'':29}  $ {one_line(' '.join(stage.command))}")
     lines += ["", *(f"problem: {one_line(problem)}" for problem in plan.problems)]
     lines.append(f"fingerprint {plan.fingerprint}")
     return lines
+
+
+def server_lines(plan: RunPlan) -> list[str]:
+    """The engine's commands of a run's servers, each as it can be pasted into the host's shell."""
+    lines: list[str] = []
+    for title, name in (("captures hidden states", "server"), ("serves with the drafter", "serving")):
+        for stage in plan.stages:
+            if stage.stage == name and stage.command:
+                words = [f"{key}={value}" for key, value in stage.environment.items()]
+                lines += [f"# {title}", " \\\n  ".join(["env", *map(_quoted, words), *_by_option(stage.command)]), ""]
+    return [*lines, *(f"problem: {one_line(problem)}" for problem in plan.problems)]
+
+
+def _by_option(command: list[str]) -> list[str]:
+    """The command with every option and its values in one piece."""
+    pieces: list[str] = []
+    for word in map(_quoted, command):
+        if pieces and not word.startswith("-"):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    return pieces
+
+
+def _quoted(word: str) -> str:
+    return shlex.quote(one_line(word))
 
 
 def verdict_lines(verdict: VerdictReport) -> list[str]:

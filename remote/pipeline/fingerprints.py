@@ -39,6 +39,10 @@ class Fingerprints(NamedTuple):
     verdict: str
 
 
+UNDECIDED = Fingerprints(*["-"] * len(Fingerprints._fields))
+"""Stands for fingerprints while inputs are missing."""
+
+
 def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     """The fingerprints of the artifacts that `run` makes of `inputs`."""
     engine = _numerics(run.engine)

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remote.agents.server.plan import engine_command, read_model_config
+from remote.agents.server.plan import EngineCommand, engine_command, read_model_config
 from remote.errors import Precondition
 from remote.jobs import launch
 from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
-from remote.pipeline.fingerprints import Fingerprints, combine, fingerprints
+from remote.pipeline.fingerprints import UNDECIDED, combine, fingerprints
 from remote.pipeline.problems import Survey, survey
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect, was_begun_with
 from remote.pipeline.stages import UNKNOWN_URL, Blueprint
@@ -19,9 +19,6 @@ from remote.protocol.progress import StageName
 from remote.protocol.reports import RunPlan, StagePlan
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec, Spec
-
-_NOTHING = "-"
-_UNDECIDED = Fingerprints(*[_NOTHING] * len(Fingerprints._fields))
 
 Action = Literal["run", "skip", "resume"]
 
@@ -57,7 +54,7 @@ def plan_run(document: str, overrides: Mapping[str, str], *, root: Path, python:
 def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blueprint]:
     """The plan of a run that was read before, and the blueprint to carry it out by."""
     surveyed = survey(run, root, python)
-    marks = _UNDECIDED if surveyed.inputs is None else fingerprints(run, surveyed.inputs)
+    marks = UNDECIDED if surveyed.inputs is None else fingerprints(run, surveyed.inputs)
     blueprint = Blueprint.draw(run, root, marks)
     planned = _plan_stages(blueprint, look(blueprint, thorough=False), surveyed, python)
     needed, free = sum(stage.bytes_needed or 0 for stage in planned), free_bytes(blueprint.layout.directory)
@@ -153,11 +150,13 @@ def _plan_stages(blueprint: Blueprint, found: Found, surveyed: Survey, python: s
     def stage(name: StageName, spec: Spec | None, output: Path | None) -> StagePlan:
         decision = decisions[name]
         skipped = decision.action == "skip"
+        command = _command(spec, python) if spec is not None and (isinstance(spec, ServerSpec) or not skipped) else None
         return StagePlan(
             stage=name,
             action=decision.action,
             reason=decision.reason if skipped or name not in sizes else f"{decision.reason}; {sizes[name][1]}",
-            command=[] if spec is None or skipped else _command(spec, python),
+            command=[] if command is None else command.argv,
+            environment={} if command is None else command.environment,
             output=None if output is None else str(output),
             bytes_needed=0 if skipped else sizes[name][0] if name in sizes else None,
             seconds=None,
@@ -197,13 +196,13 @@ def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]
     return sizes
 
 
-def _command(spec: Spec, python: str) -> list[str]:
+def _command(spec: Spec, python: str) -> "EngineCommand | launch.LaunchPlan":
     """The job's command; for a server that of its engine, with port 0 for the one that it will pick."""
     if isinstance(spec, ServerSpec):
         # An input that is missing or wrong is among the problems already.
         with suppress(Precondition):
-            return engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model)).argv
-    return launch.plan(spec, python).argv
+            return engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+    return launch.plan(spec, python)
 
 
 def free_bytes(directory: Path) -> int:

@@ -5,14 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from remote.agents.server.options import complaints, read_options
+from remote.agents.server.plan import engine_command, read_model_config
 from remote.engines.layer_ids import to_sglang
-from remote.errors import RoostError
+from remote.errors import Precondition, RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.leases import no_devices
 from remote.jobs.secret_store import names_of_lost_secrets
-from remote.pipeline.fingerprints import Inputs, hash_mapping_source
+from remote.pipeline import stages
+from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_mapping_source
 from remote.pipeline.inputs import Conversations, Target, describe_conversations, describe_target
 from remote.pipeline.layout import resolve_path
+from remote.pipeline.stages import Blueprint
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec
 from remote.redaction import SECRET_NAME
@@ -137,6 +141,26 @@ def _check_engine(run: RunConfig, root: Path, python: str) -> Iterator[str]:
             f"{interpreter} cannot import {run.engine.name}. "
             f"Name the interpreter of the engine's environment as engine.python."
         )
+        return
+    try:
+        yield from _check_options(run, root, python)
+    except Precondition as error:
+        yield say(error)
+
+
+def _check_options(run: RunConfig, root: Path, python: str) -> Iterator[str]:
+    """What the installed engine would refuse of the options of the run's servers, by its own help; raises Precondition."""
+    blueprint = Blueprint.draw(run, root, UNDECIDED)
+    said: dict[str, None] = {}
+    for spec in (stages.capture_server(blueprint), stages.evaluation_server(blueprint, "drafter")):
+        try:
+            command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+        except Precondition:  # of the target or its layers, which are checked above
+            return
+        known = read_options(command, run.engine.name, root / "engines")
+        said |= dict.fromkeys(complaints(command.flags, known))
+    for complaint in said:
+        yield f"engine.flags: {complaint}"
 
 
 def _check_gpus(run: RunConfig) -> Iterator[str]:

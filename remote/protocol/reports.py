@@ -103,7 +103,10 @@ class VerdictReport(Message, frozen=True, kw_only=True):
 
 
 class StagePlan(Message, frozen=True, kw_only=True):
-    """What a stage will do; bytes and seconds are None where nothing is known to estimate them from."""
+    """What a stage will do; bytes and seconds are None where nothing is known to estimate them from.
+
+    For a server `command` is that of its engine, also where it is skipped, and `environment` is laid over the inherited one.
+    """
 
     stage: StageName
     action: Literal["run", "skip", "resume"]
@@ -112,6 +115,7 @@ class StagePlan(Message, frozen=True, kw_only=True):
     output: str | None
     bytes_needed: int | None
     seconds: float | None
+    environment: dict[str, str] = {}
 
 
 class RunPlan(Message, frozen=True, kw_only=True):

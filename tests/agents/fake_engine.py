@@ -10,6 +10,34 @@ import threading
 from pathlib import Path
 
 BEHAVIOUR = os.environ.get("FAKE_ENGINE", "").split()
+HELP = """usage: sglang serve [-h] --model-path MODEL_PATH
+
+options:
+  -h, --help            show this help message and exit
+  --model-path MODEL_PATH, --model MODEL_PATH
+  --host HOST           Where to listen.
+  --port PORT
+  --device DEVICE
+  --dtype {auto,half,float16,bfloat16,float,float32}
+  --max-total-tokens MAX_TOTAL_TOKENS
+  --speculative-algorithm SPECULATIVE_ALGORITHM
+  --return-aux-hidden-state-layer-ids ID [ID ...]
+"""
+SWITCHES = (
+    "enable-metrics",
+    "disable-overlap-schedule",
+    "sleep-on-idle",
+    "enable-return-hidden-states",
+    "enable-return-aux-hidden-states",
+    "disable-radix-cache",
+    "disable-prefill-cuda-graph",
+    "disable-decode-cuda-graph",
+)
+if "--help" in sys.argv:
+    if "cannot-help" in BEHAVIOUR:
+        sys.exit("ModuleNotFoundError: No module named 'sglang'")
+    sys.stdout.write(HELP + "".join(f"  --{name}\n" for name in SWITCHES))
+    sys.exit()
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
 
 

@@ -18,7 +18,7 @@ from remote.protocol.codec import decode_progress_record
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Progress, ServerPhase, ServerReady
-from remote.protocol.run import EngineConfig
+from remote.protocol.run import EngineConfig, FlagValue
 from remote.protocol.specs import Capture, ServerSpec
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,9 +46,18 @@ class ServerJob:
         (model / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4}))
         self.model = str(model)
 
-    def start(self, behaviour: str, *, capture: bool = False, ready_timeout_s: float = PATIENCE_S) -> None:
+    def start(
+        self,
+        behaviour: str,
+        *,
+        capture: bool = False,
+        ready_timeout_s: float = PATIENCE_S,
+        flags: dict[str, FlagValue] | None = None,
+    ) -> None:
         engine = self.directory / "engine"
-        engine.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_ENGINE}" "$@"\n')
+        engine.write_text(
+            f'#!/bin/sh\n[ "$1" = -c ] && echo "0.0-fake /nowhere 1" && exit\nexec "{sys.executable}" "{FAKE_ENGINE}" "$@"\n'
+        )
         engine.chmod(0o755)
         spec = ServerSpec(
             model=self.model,
@@ -57,6 +66,7 @@ class ServerJob:
                 device="cpu",
                 environment={"FAKE_ENGINE": behaviour},
                 ready_timeout_s=ready_timeout_s,
+                flags=flags or {},
             ),
             capture=Capture(layer_ids=[1], spool_directory=str(self.spool)) if capture else None,
         )
@@ -193,3 +203,16 @@ def test_a_missing_model_is_a_precondition(job: ServerJob):
     job.start("")
     assert job.exit_code() == 5
     assert "there is no model" in job.failure().message
+
+
+def test_an_option_that_the_engine_does_not_know_ends_it_before_the_launch(job: ServerJob):
+    job.start("", flags={"max-total-token": 64})
+    assert job.exit_code() == 5
+    assert "did you mean --max-total-tokens?" in job.failure().message
+    assert not [event for event in job.events() if isinstance(event, ServerPhase)]
+
+
+def test_an_engine_that_cannot_even_say_its_options_is_told_with_its_words(job: ServerJob):
+    job.start("cannot-help")
+    assert job.exit_code() == 5
+    assert "No module named 'sglang'" in job.failure().message

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from protocol_samples import SAMPLES
+from protocol_samples import RUN_PLAN, SAMPLES
 
-from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words
+from console.cli.text import job_lines, job_table, mapping_lines, progress_line, server_lines, state_words
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport
@@ -72,3 +72,17 @@ def test_a_finding_shows_its_fix() -> None:
     assert "NOT VALID" in text
     assert "[absolute-ids]" in text
     assert "subtract arange" in text
+
+
+def test_a_servers_command_can_be_pasted_into_the_hosts_shell():
+    stage = msgspec.structs.replace(
+        RUN_PLAN.stages[0],
+        stage="serving",
+        command=["/opt/my python", "-m", "sglang.launch_server", "--ids", "1", "14", "--fast"],
+        environment={"A": "1 2"},
+    )
+    text = "\n".join(server_lines(msgspec.structs.replace(RUN_PLAN, stages=[stage], problems=["no disk"])))
+    assert text == (
+        "# serves with the drafter\nenv \\\n  'A=1 2' \\\n  '/opt/my python' \\\n  -m sglang.launch_server \\\n"
+        "  --ids 1 14 \\\n  --fast\n\nproblem: no disk"
+    )

@@ -61,6 +61,38 @@ def root_maker() -> Callable[[Path], Path]:
     return make_root
 
 
+SWITCHES = (
+    "enable-metrics",
+    "disable-overlap-schedule",
+    "sleep-on-idle",
+    "enable-return-hidden-states",
+    "enable-return-aux-hidden-states",
+    "disable-radix-cache",
+    "disable-prefill-cuda-graph",
+    "disable-decode-cuda-graph",
+)
+OPTIONS = (
+    "model-path",
+    "host",
+    "port",
+    "device",
+    "dtype",
+    "tp-size",
+    "context-length",
+    "max-running-requests",
+    "mem-fraction-static",
+    "prefill-attention-backend",
+    "decode-attention-backend",
+    "max-total-tokens",
+    "speculative-algorithm",
+    "speculative-draft-model-path",
+    "speculative-num-steps",
+    "speculative-eagle-topk",
+    "speculative-num-draft-tokens",
+    "return-aux-hidden-state-layer-ids",
+)
+
+
 def make_root(root: Path) -> Path:
     model = root / "models/target"
     model.mkdir(parents=True)
@@ -70,7 +102,8 @@ def make_root(root: Path) -> Path:
     write_conversations(root / "conversations/train.jsonl", ["one two three", "four five", "six"])
     write_conversations(root / "conversations/eval.jsonl", ["seven", "eight"])
     python = root / "engine-python"
-    python.write_text("#!/bin/sh\nexit 0\n")
+    options = "\n".join(f"  --{name}" for name in SWITCHES) + "\n" + "\n".join(f"  --{name} X" for name in OPTIONS)
+    python.write_text(f"#!/bin/sh\ncase $* in\n*--help) echo '{options}';;\n*) echo 0.0-fake;;\nesac\n")
     python.chmod(0o755)
     return root
 

@@ -104,7 +104,7 @@ def test_what_is_valid_is_skipped_with_the_servers_it_needed(plan: Plan, root: P
     found = plan()
     assert [stage.stage for stage in found.stages if stage.action == "skip"] == ["server", "extraction"]
     assert stage(found, "extraction").bytes_needed == 0
-    assert stage(found, "server").command == []
+    assert stage(found, "extraction").command == []
     assert found.fingerprint != plan(data__max_samples="2").fingerprint
 
 
@@ -188,6 +188,7 @@ def test_a_store_that_was_begun_is_resumed_only_by_the_same_run(plan: Plan, root
         ({"evaluation__prompts": "3"}, "holds 2 conversations, but evaluation.prompts asks for 3"),
         ({"speculation__draft_tokens": "7"}, "draft_tokens must be num_steps + 1 = 4"),
         ({"engine__python": "/nowhere/python"}, "engine.python: /nowhere/python cannot be run"),
+        ({"engine__flags__max-total-token": "9"}, "did you mean --max-total-tokens?"),
         ({"engine__python": "/bin/false"}, "/bin/false cannot import sglang"),
     ],
 )

@@ -279,6 +279,7 @@ STAGE_PLAN = reports.StagePlan(
     output="/runs/embedded/store",
     bytes_needed=1 << 30,
     seconds=240.0,
+    environment={"OMP_NUM_THREADS": "1"},
 )
 RUN_PLAN = reports.RunPlan(
     run=RUN,

@@ -21,10 +21,16 @@ _CPU_CONTEXT, _CPU_REQUESTS = 2048, 8
 
 
 class EngineCommand(NamedTuple):
-    """What to execute, with the variables to lay over the inherited environment."""
+    """What to execute: the launcher, the engine's own options, and the variables to lay over the inherited environment."""
 
-    argv: list[str]
+    launcher: list[str]
+    flags: dict[str, FlagValue]
     environment: dict[str, str]
+
+    @property
+    def argv(self) -> list[str]:
+        """The whole command line."""
+        return [*self.launcher, *_arguments(self.flags)]
 
 
 def engine_command(spec: ServerSpec, *, python: str, port: int, model_config: dict[str, Any]) -> EngineCommand:
@@ -38,8 +44,7 @@ def engine_command(spec: ServerSpec, *, python: str, port: int, model_config: di
         **(_drafter_flags(spec.drafter) if spec.drafter else {}),
         **spec.engine.flags,
     }
-    argv = [spec.engine.python or python, "-m", "sglang.launch_server", *_arguments(flags)]
-    return EngineCommand(argv, _environment(spec))
+    return EngineCommand([spec.engine.python or python, "-m", "sglang.launch_server"], flags, _environment(spec))
 
 
 def read_model_config(model: str) -> dict[str, Any]:

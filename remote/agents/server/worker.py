@@ -10,7 +10,8 @@ from remote.agents.harness import JobContext, Stopped, main
 from remote.agents.server.drafter import Expectations, check_drafter
 from remote.agents.server.engine import Engine
 from remote.agents.server.http import ask, free_port
-from remote.agents.server.plan import HOST, engine_command, read_model_config
+from remote.agents.server.options import complaints, read_options
+from remote.agents.server.plan import HOST, EngineCommand, engine_command, read_model_config
 from remote.agents.server.startup import FIRED_UP, Phase, explain_death, later_phase
 from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition, WorkFailed
@@ -33,6 +34,7 @@ def work(spec: ServerSpec, job: JobContext) -> JobResult:
         job.write_with_room(spool, None, lambda: _clear(spool))
     port = free_port()
     command = engine_command(spec, python=sys.executable, port=port, model_config=model_config)
+    _check_options(command, job)
     # What the engine logs on its way up is how it is known to be ready: without room for that it is not launched.
     job.write_with_room(job.directory / "out.log", _LOG_BYTES, lambda: print(" ".join(command.argv), flush=True))  # noqa: T201
     launch = Launch(spec, job, Engine(command, f"http://{HOST}:{port}", job.directory / "out.log"))
@@ -162,6 +164,14 @@ def _check_drafter(spec: ServerSpec, model_config: dict[str, Any], job: JobConte
         raise Precondition(f"the drafter {model} must not be served so: {said}", hint=errors[0].fix)
     for finding in findings:
         job.tell(Note(level="warning", text=f"the drafter: {finding.message} ({finding.fix})"))
+
+
+def _check_options(command: EngineCommand, job: JobContext) -> None:
+    """Refuse what the engine would refuse after minutes; raises Precondition."""
+    known = read_options(command, "sglang", job.root / "engines")
+    wrong = complaints(command.flags, known)
+    if wrong:
+        raise Precondition(" ".join(wrong), hint="correct engine.flags in the run file")
 
 
 def _clear(spool: Path) -> None:
