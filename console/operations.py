@@ -13,7 +13,7 @@ import msgspec
 import tomllib
 
 from console.config.hosts import HostConfig, load_hosts
-from console.embedded import lifecycle
+from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
 from console.errors import ConsoleError, HostError, UsageError
@@ -89,6 +89,8 @@ async def find_host(name: str) -> HostConfig:
     if name == EMBEDDED:
         return await lifecycle.ensure_running(EmbeddedHome.default())
     hosts = load_hosts()
+    if name not in hosts and name.startswith(demo.PREFIX):
+        return await demo.ensure_running(name.removeprefix(demo.PREFIX))
     if name not in hosts:
         known = ", ".join(sorted([EMBEDDED, *hosts]))
         raise UsageError(f"there is no host named {name!r}; known hosts: {known}", hint="add it to roost.toml")

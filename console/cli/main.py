@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli import bulk, embedded, hosts, jobs, run, secrets, server, storage, telemetry, vocabulary
+from console.cli import bulk, demo, embedded, hosts, jobs, run, secrets, server, storage, telemetry, vocabulary
 from console.cli.options import Host
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command("logs", short_help="Print a job's log, by pages or as it grows.")(jo
 app.command("pull", short_help="Bring an artifact to this machine, hashed.")(bulk.pull)
 app.command("push", short_help="Bring an artifact to a host, hashed.")(bulk.push)
 app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engines.")(telemetry.telemetry)
+app.command("demo", short_help="Open the screen on this machine, with played GPUs if wanted.")(demo.demo)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, request.")

@@ -55,7 +55,8 @@ def _gpu_lines(sample: TelemetrySample) -> list[str]:
         return [f"no GPU: {one_line(sample.gpu_detail)}"]
     source = "SIMULATED, no real devices: " if sample.gpu_source == "simulated" else ""
     names = ", ".join(sorted({one_line(gpu.name) for gpu in sample.gpus}))
-    return [f"{source}{names} ({one_line(sample.gpu_detail)})", *_table([_GPU_HEADING, *_gpu_rows(sample)])]
+    detail = f" ({one_line(sample.gpu_detail)})" if sample.gpu_detail else ""
+    return [f"{source}{names}{detail}", *_table([_GPU_HEADING, *_gpu_rows(sample)])]
 
 
 def _gpu_rows(sample: TelemetrySample) -> Iterable[Row]:

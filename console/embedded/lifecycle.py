@@ -11,7 +11,7 @@ import time
 import asyncssh
 import msgspec
 
-from console.config.hosts import RESERVED, HostConfig
+from console.config.hosts import HostConfig
 from console.embedded.locations import EmbeddedHome
 from console.embedded.server import Address
 from console.errors import ConnectionFailed, ConsoleError
@@ -25,13 +25,13 @@ _POLL_S = 0.05
 
 async def ensure_running(home: EmbeddedHome) -> HostConfig:
     """The embedded host as an ordinary host, its server started when none runs and its host key known."""
-    _require_engine(home)
+    require_engine(home)
     address = await _answering(home)
     if address is None:
         address = await _start(home)
     remember(Endpoint("127.0.0.1", address.port), asyncssh.import_public_key(address.host_key))
     return HostConfig(
-        name=RESERVED,
+        name=home.name,
         address="127.0.0.1",
         port=address.port,
         user=getpass.getuser(),
@@ -41,7 +41,13 @@ async def ensure_running(home: EmbeddedHome) -> HostConfig:
     )
 
 
-def _require_engine(home: EmbeddedHome) -> None:
+async def is_running(home: EmbeddedHome) -> bool:
+    """Whether its SSH server answers."""
+    return await _answering(home) is not None
+
+
+def require_engine(home: EmbeddedHome) -> None:
+    """Raise ConsoleError when the engine's environment is not installed."""
     if not home.engine_python.exists():
         raise ConsoleError(
             ErrorInfo(
@@ -86,7 +92,12 @@ async def _start(home: EmbeddedHome) -> Address:
         if process is None or process.poll() is not None:
             with log.open("ab") as out:
                 process = subprocess.Popen(  # noqa: ASYNC220 - detached on purpose, it outlives this console
-                    home.server_command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    home.server_command,
+                    env={**os.environ, **home.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
                 )
         await asyncio.sleep(_POLL_S)
     raise ConnectionFailed(

@@ -6,14 +6,17 @@ from typing import Self
 
 import msgspec
 
+from console.config.hosts import RESERVED
 from console.config.locations import data_directory
 
 
 class EmbeddedHome(msgspec.Struct, frozen=True, kw_only=True):
-    """The directory of an embedded host, and the interpreter that its jobs run under."""
+    """The directory of an embedded host, the interpreter that its jobs run under, and what is laid over its environment."""
 
     directory: Path
     engine_python: Path
+    name: str = RESERVED
+    environment: dict[str, str] = {}
 
     @classmethod
     def default(cls) -> Self:

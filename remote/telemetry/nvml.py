@@ -99,7 +99,7 @@ def device_error_text(error: Exception, index: int) -> str:
     """Why one device does not answer and what to do, in a sentence."""
     code = error_code(error)
     if code == GPU_IS_LOST:
-        return "the GPU is lost, it no longer answers on its bus: stop its jobs and reboot the host"
+        return "the GPU is lost, off its bus: stop its jobs and reboot the host"
     if code == RESET_REQUIRED:
         return f"the GPU requires a reset: stop everything that uses it, monitors too, then `nvidia-smi -r -i {index}` as root"
     return f"{error}"
