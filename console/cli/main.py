@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli import bulk, demo, embedded, hosts, jobs, run, secrets, server, storage, telemetry, vocabulary
+from console.cli import bulk, demo, embedded, hosts, jobs, record, run, secrets, server, storage, telemetry, vocabulary
 from console.cli.options import Host
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app.command("pull", short_help="Bring an artifact to this machine, hashed.")(bul
 app.command("push", short_help="Bring an artifact to a host, hashed.")(bulk.push)
 app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engines.")(telemetry.telemetry)
 app.command("demo", short_help="Open the screen on this machine, with played GPUs if wanted.")(demo.demo)
+app.command("record", short_help="Record a host into a file.")(record.record)
+app.command("replay", short_help="Show a recording on the screen, or what is in it.")(record.replay)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, request.")

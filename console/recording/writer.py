@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Self
 
 import msgspec
 
@@ -56,8 +56,11 @@ class RecordingWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """A file into which nothing came is not left behind."""
         if self._compressed is not None:
             self._compressed.close()
         self._file.flush()
         os.fsync(self._file.fileno())
-        cast("BinaryIO", self._file).close()
+        self._file.close()
+        if not self.records:
+            self.path.unlink()

@@ -32,6 +32,7 @@ from console.ui.session import ACTOR, Connect, HostSession, LiveSession
 from console.ui.themes import DEFAULT, load_themes
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
+from console.ui.widgets.top_bar import TopBar
 from console.ui.words import job_mark, run_name
 from remote.protocol.frames import Event, JobChanged, LogData
 from remote.protocol.jobs import Job, is_over
@@ -96,6 +97,13 @@ class RoostApp(Actions):
             self._session = session
             async for event in session.events():
                 await self._incoming.put((event, self.stamp(session)))
+
+    def begin_anew(self) -> None:
+        """Forget everything and listen from the beginning."""
+        self._state = HostState(self._state.name)
+        self._incoming = asyncio.Queue(_QUEUE)
+        self._session, self._watched, self._has_history = None, None, False
+        self.listen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """None greys a key out while it would do nothing."""
@@ -224,7 +232,7 @@ class RoostApp(Actions):
 
     def render_state(self) -> None:
         """Draw the state as it is now on the overview and on the screen that lies over it."""
-        if not self._overview.is_mounted:
+        if not self._overview.is_mounted or not self._overview.query(TopBar):
             return
         now = self.clock()
         host_now = self._state.host_now(now)

@@ -30,12 +30,42 @@ ACTIONS = (
 )
 
 
+_SAME_IN_A_REPLAY = ("log", "verdict", "diagnoses", "gpus", "command", "follow", "theme", "help_panel", "leave")
+_IN_ITS_FOOTER = ("gpus", "help_panel", "leave")
+
+REPLAY_ACTIONS = (
+    Action("pause", "space", "Pause", "Let the replay stand still, or go on"),
+    Action("faster", "plus", "Faster", "Replay faster"),
+    Action("slower", "minus", "Slower", "Replay more slowly"),
+    Action("back", "comma", "Back", "Go 30 seconds back"),
+    Action("forward", "full_stop", "Forward", "Go 30 seconds forward"),
+    Action("leap_back", "less_than_sign", "Leap back", "Go 10 minutes back", in_footer=False),
+    Action("leap_forward", "greater_than_sign", "Leap forward", "Go 10 minutes forward", in_footer=False),
+    *(
+        action._replace(in_footer=action.action in _IN_ITS_FOOTER)
+        for action in ACTIONS
+        if action.action in _SAME_IN_A_REPLAY
+    ),
+    *(action._replace(in_footer=False, help="In a replay: only says so") for action in ACTIONS[:2]),
+)
+
+_SIGNS = {
+    "question_mark": "?",
+    "plus": "+",
+    "minus": "-",
+    "comma": ",",
+    "full_stop": ".",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+}
+
+
 def key_name(action: Action) -> str:
     """The key as people know it."""
-    return "?" if action.key == "question_mark" else action.key
+    return _SIGNS.get(action.key, action.key)
 
 
-def bindings() -> list[Binding]:
+def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:
     """The table as Textual wants it; F1 helps as `?` does."""
     return [
         Binding(
@@ -47,5 +77,5 @@ def bindings() -> list[Binding]:
             show=action.in_footer,
             key_display=key_name(action),
         )
-        for action in ACTIONS
+        for action in actions
     ]

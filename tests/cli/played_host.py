@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from protocol_samples import GPU_TOPOLOGY, REPLIES, TELEMETRY_SAMPLE
+from protocol_samples import GPU_TOPOLOGY, REPLIES, TELEMETRY_SAMPLE, VERDICT
 
 from console.config.hosts import HostConfig
 from console.state.link import Closed, Up
 from remote.protocol.frames import Heartbeat
-from remote.protocol.requests import ReadTelemetry, Welcome
+from remote.protocol.jobs import Job
+from remote.protocol.requests import GetJob, JobList, JobReply, ListJobs, ReadTelemetry, ReadVerdict, Welcome
 from remote.protocol.telemetry import ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
 
 NOW = 1_796_000_000.0
@@ -28,6 +29,7 @@ class PlayedHost:
     """A session that answers from `recorded`; keeps what it was asked."""
 
     def __init__(self) -> None:
+        self.jobs: list[Job] = []
         self.recorded: list[TelemetrySample] = []
         self.streamed: list = [Heartbeat(at=NOW)]
         self.asked: list = []
@@ -41,6 +43,12 @@ class PlayedHost:
         match request:
             case ReadTelemetry():
                 return self.recorded[-1]
+            case ListJobs():
+                return JobList(jobs=self.jobs)
+            case GetJob(job_id=job_id):
+                return JobReply(job=next(job for job in self.jobs if job.job_id == job_id))
+            case ReadVerdict():
+                return VERDICT
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

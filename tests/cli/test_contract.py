@@ -73,7 +73,22 @@ def test_a_run_file_that_is_missing_is_named(embedded_data) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["run", "plan", "status", "wait", "stop", "jobs", "logs", "telemetry", "vocabulary", "hosts", "secrets"]
+    "verb",
+    [
+        "run",
+        "plan",
+        "status",
+        "wait",
+        "stop",
+        "jobs",
+        "logs",
+        "telemetry",
+        "record",
+        "replay",
+        "vocabulary",
+        "hosts",
+        "secrets",
+    ],
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     result = roost(verb, "--help")

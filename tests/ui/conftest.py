@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from console.recording.clock import PlayClock
 from console.recording.format import Recorded
-from console.recording.reader import read_recording
+from console.recording.reader import Recording, read_recording
 from console.ui.app import RoostApp
 from console.ui.recording import RecordedSession
+from console.ui.replay import ReplayApp
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 PATIENCE = 400
@@ -19,7 +21,7 @@ PATIENCE = 400
 class Shown:
     """A running screen: what it shows, and what was asked of the host."""
 
-    def __init__(self, app: RoostApp, pilot: Pilot, session: RecordedSession) -> None:
+    def __init__(self, app: RoostApp, pilot: Pilot, session: RecordedSession | None) -> None:
         self.app = app
         self.pilot = pilot
         self.session = session
@@ -77,3 +79,39 @@ async def shown(
 @pytest.fixture
 def show():
     return shown
+
+
+class Time:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.on_move: Callable[[], None] = lambda: None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_move()
+
+
+@asynccontextmanager
+async def replayed(
+    recording: Recording, *, at: float, size: tuple[int, int] = (120, 35), speed: float = 1.0
+) -> AsyncIterator[tuple[Shown, Time]]:
+    time = Time()
+    play = PlayClock(at, duration_s=recording.duration_s, speed=speed, running=True, monotonic=time)
+
+    def wake() -> None:
+        play.on_change()
+
+    time.on_move = wake
+    app = ReplayApp(recording, play)
+    async with app.run_test(size=size) as pilot:
+        yield Shown(app, pilot, None), time
+
+
+@pytest.fixture
+def replay():
+    return replayed

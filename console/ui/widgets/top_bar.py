@@ -22,12 +22,12 @@ class TopBar(Static):
         text = Text()
         text.append(f" {state.name} ", style=f"bold {palette.primary}")
         if replay:
-            text.append(f"{replay} ", style=f"bold {palette.warning}")
-        else:
+            text.append(f"{replay}  ", style=f"bold {palette.warning}")
+        if not replay or not isinstance(state.link, Up):
             text.append_text(link_text(state, now, palette))
         if state.sample is not None and state.sample.gpu_source == "simulated":
             text.append("  SIMULATED GPUs", style=f"bold {palette.warning}")
-        if state.sample_at is not None:
+        if state.sample_at is not None and not (replay and now - state.sample_at <= _STALE_S):
             age = now - state.sample_at
             color = palette.warning if age > _STALE_S else palette.quiet
             text.append(f"  sample {format_duration(age)} ago", style=color)
@@ -37,7 +37,9 @@ class TopBar(Static):
             text.append(f"  run {run_name(run)} ", style=palette.foreground)
             text.append(f"{mark.glyph} {mark.word} {age_of(run, host_now)}", style=palette[mark.color])
         if alert_count:
-            text.append_text(_alerts(alert_count, (self.size.width or 80) - text.cell_len, palette))
+            width = self.size.width or 80
+            text.truncate(width - len(f"! {alert_count}") - 3, overflow="ellipsis")
+            text.append_text(_alerts(alert_count, width - text.cell_len, palette))
         self.update(text)
 
 
