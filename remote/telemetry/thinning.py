@@ -60,6 +60,7 @@ class Thinner:
     def add(self, sample: TelemetrySample) -> Iterator[TelemetrySample]:
         """Take a sample; yields the one of the step that it ends."""
         if self._step_s <= sample.period_s:
+            yield from self.flush()
             yield sample
             return
         if self._gathered and self._step(sample) != self._step(self._gathered[-1]):

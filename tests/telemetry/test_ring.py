@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remote.protocol.telemetry import Diagnosis, GpuEvent
 from remote.telemetry.ring import Ring, RingPlan, closed_segments, oldest_sample_at, read_ring
+from remote.telemetry.thinning import Thinner
 from tests.telemetry.readings import T0, gpu, host, sample
 
 SMALL = (RingPlan("1s", 1.0, 20.0, 1 << 20), RingPlan("10s", 10.0, 200.0, 1 << 20))
@@ -84,6 +86,7 @@ def test_a_killed_writer_leaves_only_whole_samples(tmp_path):
 import sys
 from pathlib import Path
 from remote.telemetry.ring import Ring
+from remote.telemetry.thinning import Thinner
 from tests.telemetry.readings import T0, gpu, sample
 from tests.telemetry.test_ring import SMALL
 ring = Ring(Path(sys.argv[1]), SMALL)
@@ -131,6 +134,7 @@ def test_a_disk_without_room_loses_the_sample_and_nothing_else(tmp_path):
 import resource, signal, sys
 from pathlib import Path
 from remote.telemetry.ring import Ring
+from remote.telemetry.thinning import Thinner
 from tests.telemetry.readings import T0, sample
 from tests.telemetry.test_ring import SMALL
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -189,3 +193,16 @@ def test_files_are_this_users_alone(tmp_path):
     written(tmp_path / "ring", [T0 + second for second in range(50)])
     modes = {path: path.stat().st_mode & 0o077 for path in (tmp_path / "ring").rglob("*")}
     assert set(modes.values()) == {0}, modes
+
+
+def test_thinning_keeps_the_order_of_samples_whose_periods_differ_by_a_hair():
+    thinner = Thinner(10.0)
+    moments = [T0 + 10 * number for number in range(20)]
+    periods = [9.999 if number % 3 else 10.001 for number in range(20)]
+    told = [
+        thinned.sampled_at
+        for at, period in zip(moments, periods, strict=True)
+        for thinned in thinner.add(replace(sample(at), period_s=period))
+    ]
+    told += [thinned.sampled_at for thinned in thinner.flush()]
+    assert told == moments
