@@ -182,7 +182,6 @@ def _throttled(window: Window, gpu: GpuWindow, reasons: list[str]) -> Finding:
         subject=gpu.subject,
         summary=f"{gpu.subject} is held back: {list_text(reasons)}",
         evidence=joined(
-            f"the driver's reasons: {list_text(sample.throttle_reasons)}",
             None if sample.temperature_celsius is None else f"{sample.temperature_celsius:.0f} °C",
             None
             if margin is None
@@ -192,7 +191,8 @@ def _throttled(window: Window, gpu: GpuWindow, reasons: list[str]) -> Finding:
             None if sample.sm_clock_hz is None else f"clock {megahertz_text(sample.sm_clock_hz)}",
             None if usual is None else f"the others at {megahertz_text(usual)}",
             None if sample.power_watts is None else f"{sample.power_watts:.0f} W",
-        ),
+        )
+        or "told by its driver",
         advice=(
             "look at the fans and the air of the chassis, and at neighbours that blow warm air into it; "
             f"`nvidia-smi -i {sample.gpu_index} -pl WATTS` with a lower limit keeps all devices at the same pace meanwhile"
