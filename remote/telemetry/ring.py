@@ -9,7 +9,8 @@ import contextlib
 import gzip
 import math
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,7 +144,8 @@ def read_ring(
 ) -> Iterator[TelemetrySample]:
     """Samples with `since` <= `sampled_at` < `until` in their order, thinned to one in `step_s`.
 
-    The finest ring that is not finer than needed answers; what it has forgotten comes from the coarser ones.
+    The coarsest ring that is fine enough answers; what it has forgotten comes from the coarser ones, what it has not yet
+    got (or lost with a recorder that was killed) from the finer ones.
     """
     thinner = Thinner(step_s)
     for sample in _read_layers(directory, since, until, step_s, plans):
@@ -169,8 +171,15 @@ def _read_layers(
         if begin < end:
             layers.append((plan, begin, end))
             end = begin
+    last = -math.inf
     for plan, begin, before in reversed(layers):
-        yield from _read_layer(directory / plan.name, begin, before)
+        for sample in _read_layer(directory / plan.name, begin, before):
+            last = sample.sampled_at
+            yield sample
+    for plan in reversed(fine[:-1]):
+        for sample in _read_layer(directory / plan.name, max(since, math.nextafter(last, math.inf)), until):
+            last = sample.sampled_at
+            yield sample
 
 
 def _read_layer(directory: Path, since: float, until: float) -> Iterator[TelemetrySample]:
@@ -194,9 +203,9 @@ def _lines(path: Path) -> list[bytes]:
     """The whole lines of a segment; one that is rotated away meanwhile has been read before or is read in its new place."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.name.endswith(_SUFFIX) else path.read_bytes()
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return []
-    return data[: data.rfind(b"\n") + 1].splitlines()
+    return data.split(b"\n")[:-1]
 
 
 def closed_segments(directory: Path) -> list[Segment]:
@@ -212,7 +221,8 @@ def closed_segments(directory: Path) -> list[Segment]:
 def _segments(directory: Path) -> list[Segment]:
     active = directory / _ACTIVE
     first, _ = _span(_lines(active))
-    return closed_segments(directory) + ([] if first is None else [Segment(active, first, math.inf)])
+    found = closed_segments(directory) + ([] if first is None else [Segment(active, first, math.inf)])
+    return sorted(found, key=lambda segment: segment.first)
 
 
 class _Dated(msgspec.Struct):
@@ -222,14 +232,16 @@ class _Dated(msgspec.Struct):
 
 
 def _span(lines: list[bytes]) -> tuple[float | None, float | None]:
-    """The times of the first and the last sample."""
-    if not lines:
-        return None, None
+    """The times of the first and the last sample; lines that are none, as a power failure leaves them, are passed over."""
+    return _first_time(lines), _first_time(reversed(lines))
+
+
+def _first_time(lines: Iterable[bytes]) -> float | None:
     decoder = msgspec.json.Decoder(_Dated)
-    try:
-        return decoder.decode(lines[0]).sampled_at, decoder.decode(lines[-1]).sampled_at
-    except msgspec.DecodeError:
-        return None, None
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError):
+            return decoder.decode(line).sampled_at
+    return None
 
 
 def _mend(active: Path) -> tuple[float | None, float | None]:

@@ -80,6 +80,29 @@ def test_garbage_in_a_segment_hides_nothing_else(tmp_path):
     assert len(found) >= 29
 
 
+def test_a_damaged_byte_anywhere_in_a_segment_hides_nothing_else(tmp_path):
+    written(tmp_path, [T0 + second for second in range(50)])
+    first, *_ = closed_segments(tmp_path / "1s")
+    whole = first.path.read_bytes()
+    for place in range(len(whole)):
+        first.path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        assert read_times(tmp_path)[-1] == T0 + 49, place
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 64 + b"\n", b"[]\n", b"\xff\r\n"])
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_what_a_power_failure_leaves_in_the_segment_in_use_hides_nothing_else(tmp_path, garbage, at_the_end):
+    moments, finest = [T0 + second for second in range(8)], SMALL[:1]
+    written(tmp_path, moments, finest)
+    active = tmp_path / "1s" / "active.ndjson"
+    lines = active.read_bytes()
+    active.write_bytes(lines + garbage if at_the_end else garbage + lines)
+    assert read_times(tmp_path, plans=finest) == moments
+    assert oldest_sample_at(tmp_path, finest) == T0
+    written(tmp_path, [T0 + 8], finest)
+    assert read_times(tmp_path, plans=finest) == [*moments, T0 + 8]
+
+
 def test_a_killed_writer_leaves_only_whole_samples(tmp_path):
     """And the next one goes on after them."""
     program = """
@@ -160,6 +183,29 @@ def test_a_clock_that_was_set_back_keeps_the_order(tmp_path):
     written(tmp_path, [T0 + 30, T0 + 31, T0, T0 + 1, T0 + 32])
     assert read_times(tmp_path) == sorted(read_times(tmp_path))
     assert read_times(tmp_path)[-1] == T0 + 32
+
+
+def test_a_clock_that_was_ahead_for_a_while_hides_nothing_of_what_came_after(tmp_path):
+    ahead = [T0 + 1e6 + second for second in range(5)]
+    before, after = [T0 + second for second in range(5)], [T0 + 5 + second for second in range(5)]
+    written(tmp_path, [*before, *ahead, *after])
+    assert read_times(tmp_path) == [*before, *after, *ahead]
+
+
+def test_what_a_coarse_ring_has_not_got_yet_comes_from_a_finer_one(tmp_path):
+    """Nor ever gets, when its writer is killed."""
+    start = T0 - T0 % 10
+    ring = Ring(tmp_path, SMALL)
+    for second in range(6):
+        ring.append(sample(start + second))
+    assert [found.sampled_at for found in read_ring(tmp_path, 0, 1e12, 10.0, SMALL)] == [start + 5]
+    for second in range(6, 24):
+        ring.append(sample(start + second))
+    told = list(read_ring(tmp_path, 0, 1e12, 10.0, SMALL))
+    assert [found.sampled_at for found in told] == [start + 9, start + 19, start + 23]
+    assert [found.period_s for found in told] == [10.0, 10.0, 4.0]
+    assert [found.sampled_at for found in read_ring(tmp_path, start + 20, 1e12, 10.0, SMALL)] == [start + 23]
+    assert [found.sampled_at for found in read_ring(tmp_path, 0, start + 12, 10.0, SMALL)] == [start + 9, start + 11]
 
 
 def test_a_coarser_step_tells_means_peaks_and_every_trouble(tmp_path):
