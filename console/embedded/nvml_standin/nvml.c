@@ -663,6 +663,58 @@ typedef struct {
 } process_t;
 
 /* `processes = pid:bytes, pid:bytes`; as in the real one a call without room answers how many there are. */
+/* What the monitors that Roost is measured beside ask for: a server's card without fans, codecs and displays at work. */
+
+int nvmlDeviceGetPowerManagementLimit(device_t *device, unsigned *out) { return tell(device, "power.limit", out); }
+
+int nvmlDeviceGetMaxClockInfo(device_t *device, unsigned type, unsigned *out) {
+    (void)type;
+    return tell_newer(device, "clock.max", out);
+}
+
+int nvmlDeviceGetFanSpeed(device_t *device, unsigned *out) { return tell_newer(device, "fan", out); }
+
+static int tell_codec(const device_t *device, unsigned *out, unsigned *period_us) {
+    *period_us = 167000;
+    return tell(device, "codec", out);
+}
+
+int nvmlDeviceGetEncoderUtilization(device_t *device, unsigned *out, unsigned *period_us) {
+    return tell_codec(device, out, period_us);
+}
+
+int nvmlDeviceGetDecoderUtilization(device_t *device, unsigned *out, unsigned *period_us) {
+    return tell_codec(device, out, period_us);
+}
+
+int nvmlDeviceGetDisplayActive(device_t *device, unsigned *out) { return tell(device, "display", out); }
+
+int nvmlDeviceGetDisplayMode(device_t *device, unsigned *out) { return tell(device, "display", out); }
+
+int nvmlDeviceGetPersistenceMode(device_t *device, unsigned *out) { return tell(device, "persistence", out); }
+
+int nvmlDeviceGetPerformanceState(device_t *device, unsigned *out) { return tell(device, "performance", out); }
+
+int nvmlDeviceGetComputeMode(device_t *device, unsigned *out) { return tell(device, "compute.mode", out); }
+
+int nvmlDeviceGetCudaComputeCapability(device_t *device, int *major, int *minor) {
+    *major = 12;
+    *minor = 0;
+    return begin(device, "capability");
+}
+
+/* Windows only. */
+int nvmlDeviceGetDriverModel(device_t *device, unsigned *current, unsigned *pending) {
+    (void)device, (void)current, (void)pending;
+    return NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t *device, unsigned *count, process_t *out) {
+    (void)out;
+    *count = 0;
+    return begin(device, "graphics");
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t *device, unsigned *count, process_t *out) {
     int code = begin(device, "processes");
     if (code) return code;
