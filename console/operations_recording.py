@@ -67,8 +67,11 @@ class Recorder:
         self._was_lost = False
 
     async def begin(self, since: float | None, host_now: float) -> None:
-        """Write the beginning: what the host recorded from `since` on, and its jobs as they are."""
-        self._origin = host_now if since is None else since
+        """Write the beginning: what the host recorded from `since` on, and its jobs as they are.
+
+        A recording begins with its first reading, for a replay of the empty time before it would be long and tell nothing.
+        """
+        self._origin = host_now if since is None else await self._first_reading_at(since, host_now)
         self._began, self._offset = time.monotonic(), host_now - self._origin
         self._note(RecordingStarted(host=self._session.host.name, began_at=self._origin), 0.0)
         if isinstance(self._session.state, Up):
@@ -150,6 +153,13 @@ class Recorder:
             self._note(await read_topology(self._session), 0.0)
         except ConsoleError:
             return  # a host without devices has none
+
+    async def _first_reading_at(self, since: float, host_now: float) -> float:
+        async with aclosing(read_history(self._session, since)) as pages:
+            async for page in pages:
+                if page.samples:
+                    return page.samples[0].sampled_at
+        return host_now
 
     async def _back_fill(self, since: float) -> None:
         async with aclosing(read_history(self._session, since)) as pages:

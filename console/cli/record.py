@@ -49,7 +49,10 @@ def record(
         async with operations.open_host(host, actor=ACTOR) as session:
             began = None
             if moment is not None:
-                began = moment_on(moment, await operations_telemetry.read_host_clock(session))
+                now = await operations_telemetry.read_host_clock(session)
+                began = moment_on(moment, now)
+                if began > now:
+                    raise UsageError(f"--since {since} is yet to come: the host's clock says {format_moment(now)}")
             with RecordingWriter(file) as writer:
                 narrate(f"recording {host} into {file}; Ctrl-C ends it")
                 await _record(session, writer, wanted, began)
@@ -121,8 +124,12 @@ def _print_contents(found: Contents, *, as_json: bool) -> None:
     began = "" if found.began_at is None else f", from {format_moment(found.began_at)} on"
     lines = [
         f"{found.file}: {one_line(found.host)}{began}, {format_duration(found.duration_s)}",
-        f"  {found.samples} readings, {len(found.jobs)} jobs, {format_bytes(found.log_bytes)} of logs",
+        f"  {_counted(found.samples, 'reading')}, {_counted(len(found.jobs), 'job')}, {format_bytes(found.log_bytes)} of logs",
         *(f"  {one_line(job.job_id)}  {state_words(job.state)}" for job in found.jobs),
         f"  look at it with: roost replay {found.file}",
     ]
     print_text("\n".join(lines))
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -44,8 +44,15 @@ def telemetry(
         str | None, typer.Option("--until", metavar="WHEN", help="With --since: up to then; default: now.")
     ] = None,
     step: Annotated[
-        float, typer.Option("--step", metavar="SECONDS", min=1.0, help="With --since: one sample in so many seconds.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            "--step",
+            metavar="SECONDS",
+            min=1.0,
+            max=86_400.0,
+            help="With --since: one sample in so many seconds; default: 1.",
+        ),
+    ] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="WHEN", help="The reading that was recorded then.")] = None,
     prometheus: Annotated[  # noqa: FBT002
         bool, typer.Option("--prometheus", help="Prometheus text, with the DCGM exporter's names where it has one.")
@@ -59,6 +66,8 @@ def telemetry(
 
     async def work() -> None:
         chosen = {"--watch": watch, "--since": since, "--at": at, "--prometheus": prometheus, "--topology": topology}
+        if count is not None and not watch:
+            raise UsageError("--count needs --watch: it ends what goes on")
         wanted = _wanted(chosen, (since, until, at), step, as_json=as_json)
         async with operations.open_host(host, actor=ACTOR) as session:
             if topology:
@@ -76,7 +85,11 @@ def telemetry(
 
 
 def _wanted(
-    chosen: dict[str, object], moments: tuple[str | None, str | None, str | None], step_s: float, *, as_json: bool
+    chosen: dict[str, object],
+    moments: tuple[str | None, str | None, str | None],
+    step_s: float | None,
+    *,
+    as_json: bool,
 ) -> Wanted:
     """The moments that were asked for; raises UsageError for what cannot be, and for two things at once."""
     since, until, _ = moments
@@ -87,11 +100,15 @@ def _wanted(
         raise UsageError("--prometheus has a format of its own: leave --json out")
     if until is not None and since is None:
         raise UsageError("--until needs --since: from when on?")
+    if step_s is not None and since is None:
+        raise UsageError("--step needs --since: a step of what?")
     try:
         parsed = [None if text is None else parse_moment(text) for text in moments]
     except ValueError as error:
         raise UsageError(str(error)) from None
-    wanted = Wanted(*parsed, step_s=step_s, since_text=since or "", until_text=until or "now")
+    wanted = Wanted(
+        *parsed, step_s=1.0 if step_s is None else step_s, since_text=since or "", until_text=until or "now"
+    )
     if isinstance(wanted.since, Ago) and isinstance(wanted.until, Ago):
         _require_order(moment_on(wanted.since, 0.0), moment_on(wanted.until, 0.0), wanted)
     return wanted

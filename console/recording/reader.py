@@ -8,6 +8,8 @@ import msgspec
 
 from console.errors import UsageError
 from console.recording.format import FORMAT_VERSION, Recorded, RecordingEnded, RecordingStarted
+from console.state.sanitize import one_line
+from console.state.sanitize_json import sanitize_line
 from console.state.units import format_duration
 from remote.protocol.frames import JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
@@ -18,7 +20,7 @@ _decoder = msgspec.json.Decoder(Recorded)
 
 
 class Recording(NamedTuple):
-    """The records by their time; `torn` says that the last line was cut off, as a killed recorder leaves it."""
+    """The records by their time; `torn` says that the end is missing, as a killed recorder leaves it."""
 
     path: Path
     records: list[Recorded]
@@ -33,7 +35,7 @@ class Recording(NamedTuple):
     def host(self) -> str:
         """The host's name, as the console called it."""
         started = next((each.what for each in self.records if isinstance(each.what, RecordingStarted)), None)
-        return started.host if started is not None else self.path.name.partition(".")[0]
+        return one_line(started.host) if started is not None else self.path.name.partition(".")[0]
 
     @property
     def ended(self) -> str | None:
@@ -62,7 +64,10 @@ def read_recording(path: Path) -> list[Recorded]:
 
 
 def open_recording(path: Path) -> Recording:
-    """Read a file; raises UsageError that says what is wrong and on which line. A torn last line is passed over."""
+    """Read a file, its texts made harmless; raises UsageError that says what is wrong and on which line.
+
+    A torn last line is passed over.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -71,20 +76,26 @@ def open_recording(path: Path) -> Recording:
     if data.startswith(_GZIP):
         data, torn = _decompressed(data, path)
     lines = data.split(b"\n")
-    torn |= bool(lines.pop())
+    rest = lines.pop()
+    torn |= bool(rest)
     records: list[Recorded] = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(_decoder.decode(line))
-        except msgspec.DecodeError as error:
+            record = _decoder.decode(sanitize_line(line))
+        except (msgspec.DecodeError, RecursionError) as error:
             raise UsageError(
                 f"{path}, line {number} is no record of a session: {error}",
                 hint="`roost record FILE` makes recordings",
             ) from error
+        if number == 1:
+            _require_known_format(record, path)
+        records.append(record)
     if not records:
-        raise UsageError(f"{path} is no recording: nothing is in it", hint="`roost record FILE` makes recordings")
-    _require_known_format(records[0], path)
-    return Recording(path, sorted(records, key=lambda record: record.at), torn)
+        absence = "it has not one whole line" if rest else "nothing is in it"
+        raise UsageError(f"{path} is no recording: {absence}", hint="`roost record FILE` makes recordings")
+    recording = Recording(path, sorted(records, key=lambda record: record.at), torn)
+    is_open = isinstance(records[0].what, RecordingStarted) and recording.ended is None
+    return recording._replace(torn=torn or is_open)
 
 
 def _require_known_format(first: Recorded, path: Path) -> None:
@@ -137,5 +148,6 @@ def contents(recording: Recording) -> Contents:
 
 
 def torn_words(recording: Recording) -> str:
-    """That a killed recorder left its last line unfinished, and where that was."""
-    return f"the recorder was cut off: {recording.path.name} ends in mid-line after {format_duration(recording.duration_s)}"
+    """That a recording has no end, and where it leaves off."""
+    length = format_duration(recording.duration_s)
+    return f"the recorder was cut off or is still at work: {recording.path.name} leaves off after {length}"

@@ -1,7 +1,6 @@
 """The screen on a recording: the same widgets, a clock that stands, runs and jumps, and nothing that can be changed."""
 
 import os
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +8,7 @@ from textual.binding import Binding
 
 from console.recording.clock import PlayClock
 from console.recording.reader import Recording, contents, torn_words
+from console.state.moments import format_clock
 from console.state.units import format_duration
 from console.ui.app import RoostApp
 from console.ui.keymap import REPLAY_ACTIONS, bindings
@@ -53,7 +53,7 @@ class ReplayApp(RoostApp):
     def replay_words(self) -> str:
         """The recorded time, how far it is, and how it goes on."""
         now = self._play.now()
-        clock = "" if self._began_at is None else f" {time.strftime('%H:%M:%S', time.gmtime(self._began_at + now))} UTC"
+        clock = "" if self._began_at is None else f" {format_clock(self._began_at + now)} UTC"
         if now >= self._play.duration_s:
             pace = "at its end"
         elif self._play.running:

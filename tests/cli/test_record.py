@@ -87,6 +87,14 @@ def test_what_the_host_recorded_before_comes_first_at_its_own_time(recorded, run
     assert told == 550.0
 
 
+def test_a_recording_begins_with_its_first_reading(recorded, run_that_ends, roost, tmp_path) -> None:
+    file = tmp_path / "run.jsonl"
+    assert roost("record", str(file), "--until", RUN, "--since", "30d").exit_code == 0
+    first, *rest = open_recording(file).records
+    assert first.what == RecordingStarted(host="lab", began_at=recorded.recorded[0].sampled_at)
+    assert next(record.at for record in rest if isinstance(record.what, Telemetry)) == 0.0
+
+
 def test_jobs_of_before_are_at_work_until_they_were_over(recorded, run_that_ends, roost, tmp_path) -> None:
     recorded.jobs = [job("old", "training", DONE), *run_that_ends]
     file = tmp_path / "run.jsonl"
@@ -127,6 +135,7 @@ def test_a_count_of_readings_ends_it(recorded, run_that_ends, roost, tmp_path) -
     [
         (("--until", "a", "--count", "3"), "excludes"),
         (("--since", "soon"), "is no time"),
+        (("--since", "2999-01-01T00:00:00Z"), "is yet to come"),
         (("--until", "no such job"), "is no job id"),
     ],
 )

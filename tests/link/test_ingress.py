@@ -15,8 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import SAMPLES
 
 from console.errors import ConnectionFailed, HostError
-from console.link.ingress import _SUSPICIOUS, receive_document, receive_frame
+from console.link.ingress import receive_document, receive_frame
 from console.state.sanitize import sanitize
+from console.state.sanitize_json import _SUSPICIOUS
 from remote.protocol.codec import ProtocolError, decode_host_frame, encode_line
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Answer, Failure, JobChanged

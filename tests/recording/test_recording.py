@@ -3,13 +3,14 @@
 import gzip
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import UsageError
 from console.recording.clock import SPEEDS, PlayClock
-from console.recording.format import Recorded, RecordingEnded, RecordingStarted
+from console.recording.format import LinkLost, Recorded, RecordingEnded, RecordingStarted
 from console.recording.reader import contents, open_recording, read_recording, torn_words
 from console.recording.writer import RecordingWriter
 from remote.protocol.frames import Heartbeat, LogData
@@ -64,7 +65,7 @@ def test_a_recording_of_a_killed_recorder_has_every_whole_line(tmp_path_factory,
     (directory / "torn.jsonl").write_bytes(whole[:cut])
     recording = open_recording(directory / "torn.jsonl")
     assert len(recording.records) == whole[:cut].count(b"\n")
-    assert recording.torn == (not whole[:cut].endswith(b"\n"))
+    assert recording.torn == (cut < len(whole))
     if recording.torn:
         assert "cut off" in torn_words(recording)
 
@@ -79,11 +80,16 @@ def test_a_compressed_recording_that_was_cut_off_is_read_as_far_as_it_goes(tmp_p
     ("data", "words"),
     [
         (b"", "nothing is in it"),
+        (b"root:x:0:0", "not one whole line"),
         (b"root:x:0:0\n", "line 1 is no record"),
+        (b"[" * 100_000 + b"\x7f\n", "line 1 is no record"),
         (b"\x1f\x8bno gzip", "damaged"),
         (b'{"type":"recorded","at":0,"what":{"type":"heartbeat","at":1}}\nx\n', "line 2"),
         (
-            b'{"type":"recorded","at":0,"what":{"type":"recording_started","format":9,"host":"a","began_at":1}}\n',
+            (
+                b'{"type":"recorded","at":0,"what":{"type":"recording_started","format":9,"host":"a","began_at":1}}\n'
+                b'{"type":"recorded","at":0,"what":{"type":"not_known_yet"}}\n'
+            ),
             "newer Roost",
         ),
     ],
@@ -92,6 +98,16 @@ def test_a_file_that_is_no_recording_is_refused_with_the_reason(tmp_path, data, 
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(UsageError, match=words):
         open_recording(tmp_path / "x")
+
+
+def test_a_foreign_recording_has_nothing_in_it_that_a_terminal_would_obey(tmp_path) -> None:
+    hostile = "a\x1b]52;c;b3duZWQ=\x07b\x1b[2Jc\u202ed\x00e\r\nf"
+    reason = Recorded(at=1.0, what=LinkLost(reason=hostile, retry_in_s=1.0))
+    started = Recorded(at=0.0, what=RecordingStarted(host=hostile, began_at=1000.0))
+    (tmp_path / "r.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in (started, reason)))
+    recording = open_recording(tmp_path / "r.jsonl")
+    assert recording.host == contents(recording).host == "abcde f"
+    assert recording.records[1].what == LinkLost(reason="abcde\nf", retry_in_s=1.0)
 
 
 def test_a_recording_is_never_written_over_a_file_and_an_empty_one_is_not_left(tmp_path) -> None:

@@ -1,6 +1,5 @@
 """Each device in full, one below the other or two beside each other, and how they are connected."""
 
-import time
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
@@ -9,6 +8,7 @@ from rich.text import Text
 
 from console.state.device_health import age_of_device, health_words
 from console.state.host import HostState
+from console.state.moments import format_clock
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_count, format_duration, format_percent
 from console.ui.views.rows import labelled_rows
@@ -152,9 +152,7 @@ def _count(number: int | None) -> str:
 def _events(events: list[GpuEvent], gpu_index: int) -> str:
     own = [event for event in events if event.gpu_index == gpu_index][:_MOST_EVENTS]
     words = [
-        f"{time.strftime('%H:%M:%S', time.gmtime(event.at))} "
-        + (f"XID {event.xid} " if event.xid is not None else "")
-        + one_line(event.text)
+        f"{format_clock(event.at)} " + (f"XID {event.xid} " if event.xid is not None else "") + one_line(event.text)
         for event in own
     ]
     return "\n".join(words)
