@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from remote.agents.server.plan import EngineCommand, engine_command, read_model_config
+from remote.agents.server.contract import EngineCommand
+from remote.agents.server.plan import engine_command, read_model_config
 from remote.errors import Precondition
 from remote.jobs import launch
 from remote.pipeline import estimates, stages

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from remote.agents.server.options import complaints, read_options
-from remote.agents.server.plan import engine_command, read_model_config
+from remote.agents.server.plan import KINDS, engine_command, read_model_config
 from remote.engines.layer_ids import to_sglang
 from remote.errors import Precondition, RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
@@ -157,7 +157,7 @@ def _check_options(run: RunConfig, root: Path, python: str) -> Iterator[str]:
             command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
         except Precondition:  # of the target or its layers, which are checked above
             return
-        known = read_options(command, run.engine.name, root / "engines")
+        known = read_options(command, KINDS[run.engine.name], root / "engines")
         said |= dict.fromkeys(complaints(command.flags, known))
     for complaint in said:
         yield f"engine.flags: {complaint}"

@@ -120,6 +120,7 @@ def evaluation(plan: Blueprint, arm: Arm, url: str) -> EvaluationSpec:
         evaluation=plan.run.evaluation,
         fingerprint=plan.fingerprints.drafter_report if of_drafter else plan.fingerprints.baseline_report,
         reference=None if of_drafter else str(plan.layout.drafter_report),
+        drafter=str(plan.layout.drafter) if of_drafter else None,
     )
 
 

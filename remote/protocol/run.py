@@ -11,6 +11,7 @@ Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 LayerIds = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
 FlagValue = str | int | float | bool | list[str]
 Dtype = Literal["bfloat16", "float16", "float32"]
+EngineName = Literal["sglang", "vllm"]
 
 
 class TargetConfig(Config, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class DataConfig(Config, frozen=True, kw_only=True):
 class EngineConfig(Config, frozen=True, kw_only=True):
     """How the inference server is launched; `flags` are the engine's own long options without the dashes."""
 
-    name: Literal["sglang"] = "sglang"
+    name: EngineName = "sglang"
     python: str | None = None
     device: Literal["cpu", "cuda"] = "cuda"
     dtype: Dtype = "bfloat16"

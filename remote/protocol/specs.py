@@ -80,7 +80,7 @@ class MappingCopySpec(Message, frozen=True, kw_only=True):
 
 
 class TrainingSpec(Message, frozen=True, kw_only=True):
-    """Train the drafter on the store and export it, in SGLang's terms, to `drafter`; checkpoints go to `checkpoints`."""
+    """Train the drafter on the store and export it, for SGLang and vLLM, to `drafter`; checkpoints go to `checkpoints`."""
 
     store: str
     mapping: str
@@ -92,7 +92,10 @@ class TrainingSpec(Message, frozen=True, kw_only=True):
 
 
 class EvaluationSpec(Message, frozen=True, kw_only=True):
-    """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with."""
+    """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with.
+
+    `drafter` is the one that the server has.
+    """
 
     arm: Arm
     url: str
@@ -102,6 +105,7 @@ class EvaluationSpec(Message, frozen=True, kw_only=True):
     evaluation: EvaluationConfig
     fingerprint: str
     reference: str | None = None
+    drafter: str | None = None
 
 
 class PurgeSpec(Message, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a launched SGLang looks like from outside: log lines, an HTTP address, a child. `FAKE_ENGINE` says how it behaves."""
+"""What a launched SGLang or vLLM looks like from outside: log lines, an HTTP address, a child. `FAKE_ENGINE` says how it behaves."""
 
 import http.server
 import os
@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+VLLM = "vllm.entrypoints.openai.api_server" in sys.argv
 BEHAVIOUR = os.environ.get("FAKE_ENGINE", "").split()
 HELP = """usage: sglang serve [-h] --model-path MODEL_PATH
 
@@ -22,6 +23,8 @@ options:
   --max-total-tokens MAX_TOTAL_TOKENS
   --speculative-algorithm SPECULATIVE_ALGORITHM
   --return-aux-hidden-state-layer-ids ID [ID ...]
+  --disable-access-log-for-endpoints PATHS
+  --enforce-eager, --no-enforce-eager
 """
 SWITCHES = (
     "enable-metrics",
@@ -33,7 +36,7 @@ SWITCHES = (
     "disable-prefill-cuda-graph",
     "disable-decode-cuda-graph",
 )
-if "--help" in sys.argv:
+if ("--help=all" if VLLM else "--help") in sys.argv:
     if "cannot-help" in BEHAVIOUR:
         sys.exit("ModuleNotFoundError: No module named 'sglang'")
     sys.stdout.write(HELP + "".join(f"  --{name}\n" for name in SWITCHES))
@@ -49,6 +52,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(7)
 
     def do_POST(self):
+        if self.path == "/v1/completions" and "dies-of-a-token" in BEHAVIOUR:
+            print("RuntimeError: Unsupported CPU attention configuration: head_dim=16", flush=True)
+            os._exit(7)
         Path(os.environ["FAKE_ENGINE_NOTES"]).write_text(self.path)
         self.answer()
 
@@ -64,7 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main():
-    print("Load weight begin. avail mem=1.00 GB", flush=True)
+    print("Starting to load model /m..." if VLLM else "Load weight begin. avail mem=1.00 GB", flush=True)
     if "dies" in BEHAVIOUR:
         print("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", flush=True)
         sys.exit(1)
@@ -76,9 +82,12 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "announces" in BEHAVIOUR:
         Path(os.environ["ROOST_CAPTURE_SPOOL"], "ready-rank0.json").write_text("{}")
-    print("max_total_num_tokens=1024, chunked_prefill_size=64", flush=True)
+    warm = "init engine (profile, create kv cache, warmup model) took 3.44 s" if VLLM else "max_total_num_tokens=1024"
+    print(warm, flush=True)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
-    print("The server is fired up and ready to roll!", flush=True)
+    print(
+        "INFO:     Application startup complete." if VLLM else "The server is fired up and ready to roll!", flush=True
+    )
     server.serve_forever()
 
 

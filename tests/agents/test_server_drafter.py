@@ -125,6 +125,20 @@ def test_a_config_that_misleads_the_engine_is_refused(tmp_path, changes, code):
     assert code in codes(write(tmp_path / "d", good_config() | changes, good_arrays()))
 
 
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"eagle_aux_hidden_state_layer_ids": [2, 16, 29]}, []),
+        ({}, ["layer-ids-missing"]),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 15, 28]}, ["layer-ids"]),
+    ],
+    ids=["as trained", "SGLang's alone", "counted as SGLang does"],
+)
+def test_vllm_reads_the_layers_beside_eagle_config_as_hugging_face_counts(tmp_path, changes, found):
+    directory = write(tmp_path / "d", good_config() | changes, good_arrays())
+    assert codes(directory, expected(engine="vllm")) == found
+
+
 def without(name: str) -> Callable[[Arrays], Arrays]:
     return lambda arrays: {key: array for key, array in arrays.items() if key != name}
 

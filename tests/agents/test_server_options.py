@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from remote.agents.server.contract import EngineCommand, EngineKind
 from remote.agents.server.options import EngineOptions, Option, complaints, parse_help, read_options
-from remote.agents.server.plan import EngineCommand
+from remote.agents.server.plan import KINDS
 from remote.errors import Precondition
 
 HELP = """usage: sglang serve [-h] --model-path MODEL_PATH
@@ -22,6 +23,7 @@ options:
   --layers LAYERS [LAYERS ...]
   --maybe [MAYBE]       With or without.
 """
+KIND: EngineKind = KINDS["sglang"]
 KNOWN = EngineOptions("1.0", parse_help(HELP))
 
 
@@ -70,20 +72,20 @@ def test_an_installation_is_asked_once_and_again_when_it_changed(tmp_path):
     body = f'[ "$1" = -c ] && cat {tmp_path}/identity && exit\necho "  --port PORT"'
     command, cache = engine(tmp_path, body), tmp_path / "engines"
     (tmp_path / "identity").write_text("1.0 /site 1\n")
-    assert read_options(command, "engine", cache).options == {"port": Option("needed")}
-    assert read_options(command, "engine", cache).version == "1.0"
+    assert read_options(command, KIND, cache).options == {"port": Option("needed")}
+    assert read_options(command, KIND, cache).version == "1.0"
     assert (tmp_path / "asked").read_text().count("asked") == 3
     (tmp_path / "identity").write_text("1.1 /site 2\n")
-    assert read_options(command, "engine", cache).version == "1.1"
+    assert read_options(command, KIND, cache).version == "1.1"
     assert (tmp_path / "asked").read_text().count("asked") == 5
 
 
 def test_a_damaged_cache_is_asked_for_again(tmp_path):
     command, cache = engine(tmp_path, '[ "$1" = -c ] && echo 1 && exit\necho "  --port PORT"'), tmp_path / "engines"
-    read_options(command, "engine", cache)
+    read_options(command, KIND, cache)
     (path,) = cache.iterdir()
     path.write_text("{")
-    assert read_options(command, "engine", cache).options == {"port": Option("needed")}
+    assert read_options(command, KIND, cache).options == {"port": Option("needed")}
     assert msgspec.json.decode(path.read_bytes(), type=EngineOptions).version == "1"
 
 
@@ -93,9 +95,9 @@ def test_a_damaged_cache_is_asked_for_again(tmp_path):
 )
 def test_an_engine_that_cannot_say_its_options_is_named(tmp_path, body, words):
     with pytest.raises(Precondition, match=words):
-        read_options(engine(tmp_path, body), "engine", tmp_path / "engines")
+        read_options(engine(tmp_path, body), KIND, tmp_path / "engines")
 
 
 def test_a_python_that_is_not_there_is_named(tmp_path):
     with pytest.raises(Precondition, match="cannot be asked"):
-        read_options(EngineCommand(["/nowhere/python"], {}, {}), "engine", tmp_path / "engines")
+        read_options(EngineCommand(["/nowhere/python"], {}, {}), KIND, tmp_path / "engines")

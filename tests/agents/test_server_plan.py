@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remote.agents.server.plan import EngineCommand, engine_command, read_model_config
+from remote.agents.server.contract import EngineCommand
+from remote.agents.server.plan import engine_command, read_model_config
 from remote.engines.paths import SGLANG_CAPTURE, SGLANG_CPU
 from remote.errors import Precondition
 from remote.protocol.run import EngineConfig, SpeculationConfig

@@ -1,10 +1,17 @@
 """What an engine's log says about its launch, and about its end."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.agents.server.startup import MILESTONES, explain_death, later_phase
+from remote.agents.server.contract import EngineKind
+from remote.agents.server.plan import KINDS
+from remote.agents.server.startup import explain_death, later_phase
+
+SGLANG, VLLM = KINDS["sglang"], KINDS["vllm"]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/server"
 
 SCHEDULER_CRASH = """[2026-12-01 10:00:00] Load weight begin. avail mem=20.00 GB
 [2026-12-01 10:00:01] Scheduler hit an exception: Traceback (most recent call last):
@@ -40,41 +47,83 @@ SCHEDULER_CRASH = """[2026-12-01 10:00:00] Load weight begin. avail mem=20.00 GB
     ],
 )
 def test_a_known_cause_is_named_with_what_to_do(line: str, meaning: str, advice: str):
-    message, hint = explain_death(-9, SCHEDULER_CRASH.format(line).encode())
+    message, hint = explain_death(-9, SCHEDULER_CRASH.format(line).encode(), SGLANG.causes)
     assert meaning in message
     assert line in message
     assert advice in hint
 
 
 def test_an_unknown_cause_gives_the_last_words_only():
-    message, _ = explain_death(3, "\n".join(f"line {number}" for number in range(1000)).encode())
+    message, _ = explain_death(3, "\n".join(f"line {number}" for number in range(1000)).encode(), SGLANG.causes)
     assert "exit code 3" in message
     assert "line 999" in message
     assert "line 900" not in message
 
 
 def test_a_kill_without_words_points_to_the_kernel_and_a_crash_does_not():
-    message, hint = explain_death(-9, b"all was well\n")
+    message, hint = explain_death(-9, b"all was well\n", SGLANG.causes)
     assert "signal 9" in message
     assert "dmesg" in hint
-    assert "dmesg" not in explain_death(-9, SCHEDULER_CRASH.format("ValueError: no").encode())[1]
+    assert "dmesg" not in explain_death(-9, SCHEDULER_CRASH.format("ValueError: no").encode(), SGLANG.causes)[1]
 
 
 def test_bytes_that_are_no_text_are_told_nevertheless():
-    assert "last" in explain_death(1, b"\xff\xfe last\n")[0]
+    assert "last" in explain_death(1, b"\xff\xfe last\n", SGLANG.causes)[0]
 
 
-PARTS = st.lists(st.sampled_from([b"noise\n", *(mark for mark, _ in MILESTONES)]), max_size=12)
+KINDS_AND_PARTS = st.sampled_from([SGLANG, VLLM]).flatmap(
+    lambda kind: st.tuples(
+        st.just(kind), st.lists(st.sampled_from([b"noise\n", *(mark for mark, _ in kind.milestones)]), max_size=12)
+    )
+)
 
 
-@given(PARTS, st.integers(0, 12))
-def test_phases_only_advance_however_the_log_is_cut(parts: list[bytes], cut: int):
+@given(KINDS_AND_PARTS, st.integers(0, 12))
+def test_phases_only_advance_however_the_log_is_cut(case: tuple[EngineKind, list[bytes]], cut: int):
+    kind, parts = case
     order = ["launching", "loading_weights", "capturing_graphs", "warming_up"]
-    first = later_phase("launching", b"".join(parts[:cut]))
-    second = later_phase(first, b"".join(parts[cut:]))
+    first = later_phase("launching", b"".join(parts[:cut]), kind.milestones)
+    second = later_phase(first, b"".join(parts[cut:]), kind.milestones)
     assert order.index(first) <= order.index(second)
-    assert second == later_phase("launching", b"".join(parts))
+    assert second == later_phase("launching", b"".join(parts), kind.milestones)
 
 
 def test_a_drafters_second_load_does_not_go_back_to_loading():
-    assert later_phase("warming_up", b"Load weight begin. avail mem=1 GB\n") == "warming_up"
+    assert later_phase("warming_up", b"Load weight begin. avail mem=1 GB\n", SGLANG.milestones) == "warming_up"
+
+
+def test_a_real_launch_of_vllm_is_followed_to_its_end():
+    log = (GOLDEN / "vllm-0.32-launch.log").read_bytes()
+    lines = log.splitlines(keepends=True)
+    phases: list[str] = []
+    now = "launching"
+    for line in lines:
+        now = later_phase(now, line, VLLM.milestones)
+        phases.append(now)
+    assert list(dict.fromkeys(phases)) == ["launching", "loading_weights", "warming_up"]
+    assert VLLM.up in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning", "first"),
+    [
+        ("cut-checkpoint", "could not read a checkpoint's file", "incomplete metadata, file not fully covered"),
+        ("misfit", "does not fit its config.json", "Tried to load weights of size"),
+        ("port", "took its port", "OSError: [Errno 98]"),
+        ("killed", "was killed or crashed", "engine core exited unexpectedly"),
+        ("long-context", "longer than the model knows", "greater than the derived max_model_len"),
+    ],
+)
+def test_what_really_ended_vllm_is_named(name: str, meaning: str, first: str):
+    log = (GOLDEN / f"vllm-0.32-{name}.log").read_bytes()
+    message, hint = explain_death(1, log, VLLM.causes)
+    assert meaning in message
+    assert hint
+    assert first.encode() in log
+
+
+def test_the_first_error_below_vllms_main_process_is_told_before_its_own_last_words():
+    message, _ = explain_death(1, (GOLDEN / "vllm-0.32-cut-checkpoint.log").read_bytes(), ())
+    said = message.split("It said last:\n")[1].splitlines()
+    assert said[0].startswith("safetensors._safetensors_rust.SafetensorError: Error while deserializing header")
+    assert said[-1].startswith("RuntimeError: Engine core initialization failed")

@@ -18,7 +18,7 @@ from remote.protocol.codec import decode_progress_record
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Progress, ServerPhase, ServerReady
-from remote.protocol.run import EngineConfig, FlagValue
+from remote.protocol.run import EngineConfig, EngineName, FlagValue
 from remote.protocol.specs import Capture, ServerSpec
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -50,6 +50,7 @@ class ServerJob:
         self,
         behaviour: str,
         *,
+        name: EngineName = "sglang",
         capture: bool = False,
         ready_timeout_s: float = PATIENCE_S,
         flags: dict[str, FlagValue] | None = None,
@@ -62,6 +63,7 @@ class ServerJob:
         spec = ServerSpec(
             model=self.model,
             engine=EngineConfig(
+                name=name,
                 python=str(engine),
                 device="cpu",
                 environment={"FAKE_ENGINE": behaviour},
@@ -145,6 +147,36 @@ def test_a_stop_leaves_no_process_of_the_engine(job: ServerJob, behaviour: str):
     last = job.events()[-1]
     assert isinstance(last, ServerPhase)
     assert last.phase == "stopping"
+
+
+def test_vllm_is_ready_once_it_has_computed_a_token(job: ServerJob):
+    job.start("", name="vllm")
+    wait_for(job.ready)
+    ready = job.ready()
+    assert ready is not None
+    assert (ready.engine, ready.engine_version) == ("vllm", "0.0-fake")
+    phases = [event.phase for event in job.events() if isinstance(event, ServerPhase)]
+    assert (phases[0], phases[-1]) == ("launching", "warming_up")
+    assert job.notes.read_text() == "/v1/completions"
+    family = job.family()
+    job.stop()
+    assert job.exit_code() == 0
+    assert not [process for process in family if process.is_running()]
+    assert job.notes.read_text() == "/v1/completions", "SIGTERM alone drops what it computes"
+
+
+def test_a_server_that_dies_of_its_first_token_was_never_ready(job: ServerJob):
+    job.start("dies-of-a-token", name="vllm")
+    assert job.exit_code() == 1
+    assert "before it was ready" in job.failure().message
+    assert "does not know heads of this size" in job.failure().message
+    assert job.ready() is None
+
+
+def test_capturing_with_vllm_is_refused_before_the_launch(job: ServerJob):
+    job.start("", name="vllm", capture=True)
+    assert job.exit_code() == 5
+    assert "captured with SGLang" in job.failure().message
 
 
 def test_a_stop_while_the_engine_loads_is_heard(job: ServerJob):

@@ -120,3 +120,5 @@ def test_without_norms_the_config_asks_for_none():
 def test_layer_ids_leave_in_the_servers_numbering(architecture, layers, ids, served):
     config = drafter_config(_shape(), _target(architecture, layers=layers), layer_ids=ids, dtype="bfloat16")
     assert config["eagle_config"] == {"eagle_aux_hidden_state_layer_ids": served, "use_aux_hidden_state": True}
+    # vLLM reads them here, and counts as Hugging Face does.
+    assert config["eagle_aux_hidden_state_layer_ids"] == ids

@@ -115,6 +115,7 @@ SPECS = [
         evaluation=EVALUATION,
         fingerprint="f" * 64,
         reference="/runs/embedded/evaluation-baseline",
+        drafter="/runs/embedded/drafter",
     ),
     specs.RunSpec(run=RUN),
     PURGE,

@@ -1,12 +1,15 @@
-"""One greedy completion from a running SGLang server, timed as its client sees it."""
+"""One greedy completion from a running server, timed as its client sees it."""
 
 import json
 import time
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import httpx
 
+from remote.agents.evaluation.dialects import SGLANG, VLLM, Dialect
 from remote.errors import WorkFailed
+from remote.protocol.run import EngineName
 
 _TIMEOUT_S = 600.0
 
@@ -22,29 +25,35 @@ class Completion(NamedTuple):
 
 
 class EngineClient:
-    """A client of the server at `url`."""
+    """A client of the server at `url`, whichever engine that is; several threads may ask at a time."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, limits=httpx.Limits(max_connections=None))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
         self._http.close()
 
+    @property
+    def engine(self) -> EngineName:
+        """What serves; raises WorkFailed when it is no engine that is known here."""
+        return self._dialect.engine
+
     def server_info(self) -> dict[str, Any]:
-        """What the server says of itself (`/server_info`)."""
-        response = self._http.get("/server_info")
+        """What the server says of itself, its `version` at least."""
+        response = self._http.get(self._dialect.info)
         response.raise_for_status()
         return response.json()
 
     def complete(self, input_ids: list[int], max_tokens: int) -> Completion:
         """Continue `input_ids` greedily; the end-of-sequence token ends it. Raises WorkFailed."""
-        body = {"input_ids": input_ids, "sampling_params": _greedy(max_tokens), "stream": True}
+        dialect = self._dialect
+        request = dialect.completion(input_ids, max_tokens)
         started = time.perf_counter()
         first = last = 0.0
-        final: dict[str, Any] | None = None
+        events: list[dict[str, Any]] = []
         try:
-            with self._http.stream("POST", "/generate", json=body) as response:
+            with self._http.stream("POST", request.path, json=request.body) as response:
                 if response.status_code != httpx.codes.OK:
                     raise WorkFailed(f"the server refused a prompt: {response.status_code} {response.read()[:300]!r}")
                 for line in response.iter_lines():
@@ -52,35 +61,38 @@ class EngineClient:
                         continue
                     last = time.perf_counter()
                     first = first or last
-                    final = json.loads(line[len("data: ") :])
+                    events.append(json.loads(line[len("data: ") :]))
         except httpx.HTTPError as error:
             raise WorkFailed(f"the server did not finish a prompt: {error!r}", hint="see the server's log") from error
-        if final is None or "output_ids" not in final:
-            raise WorkFailed(
-                f"the server answered a prompt without tokens: {str(final)[:300]}", hint="see the server's log"
-            )
+        try:
+            answer = dialect.read(events)
+        except (LookupError, TypeError) as error:
+            said = str(events[-1:])[:300]
+            raise WorkFailed(f"the server answered without tokens: {said}", hint="see the server's log") from error
         return Completion(
-            output_ids=final["output_ids"],
-            text=final["text"],
+            output_ids=answer.output_ids,
+            text=answer.text,
             time_to_first_token_s=first - started,
             end_to_end_s=last - started,
-            verify_calls=final["meta_info"].get("spec_verify_ct"),
+            verify_calls=answer.verify_calls,
         )
 
     def top_two_gap(self, input_ids: list[int]) -> float:
         """The gap between the two most likely next tokens, in logits (equal to that in log-probabilities)."""
-        body = {
-            "input_ids": input_ids,
-            "sampling_params": _greedy(1),
-            "return_logprob": True,
-            "top_logprobs_num": 2,
-            "logprob_start_len": len(input_ids) - 1,
-        }
-        response = self._http.post("/generate", json=body)
+        request = self._dialect.likeliest(input_ids)
+        response = self._http.post(request.path, json=request.body)
         response.raise_for_status()
-        top = response.json()["meta_info"]["output_top_logprobs"][0]
-        return float(top[0][0] - top[1][0])
+        return self._dialect.gap(response.json())
 
-
-def _greedy(max_tokens: int) -> dict[str, float | int]:
-    return {"temperature": 0, "max_new_tokens": max_tokens}
+    @cached_property
+    def _dialect(self) -> Dialect:
+        """The one whose own address the server knows."""
+        for dialect in (SGLANG, VLLM):
+            try:
+                if self._http.get(dialect.info).status_code == httpx.codes.OK:
+                    return dialect
+            except httpx.HTTPError as error:
+                raise WorkFailed(f"the server does not answer: {error!r}", hint="see the server's log") from error
+        raise WorkFailed(
+            f"at {self._http.base_url} is neither SGLang nor vLLM", hint="serve the target with one of them"
+        )

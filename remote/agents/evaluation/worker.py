@@ -107,8 +107,8 @@ class Evaluation:
         return EvaluationReport(
             arm=self.spec.arm,
             model=self.spec.target_model,
-            drafter=info.get("speculative_draft_model_path"),
-            engine="sglang",
+            drafter=self.spec.drafter,
+            engine=self.client.engine,
             engine_version=str(info.get("version", "unknown")),
             dtype=self.spec.evaluation.dtype,
             attention_backend=self.spec.evaluation.attention_backend,

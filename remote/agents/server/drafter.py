@@ -2,7 +2,7 @@
 
 The rules follow SGLang 0.5.23 (`srt/models/llama_eagle3.py`, `kimi_k25_eagle3.py`): it skips tensors whose names it does not
 know, leaves those that are missing at random, takes draft ids for target ids without `d2t`, and reads layer ids only from
-`eagle_config`.
+`eagle_config`. vLLM 0.33 (`v1/worker/gpu_model_runner.py`) reads them beside it first, and counts as Hugging Face does.
 """
 
 import json
@@ -18,7 +18,7 @@ from remote.artifacts.safetensors_file import open_safetensors
 from remote.engines.layer_ids import to_sglang
 from remote.errors import Precondition
 from remote.protocol.reports import Finding
-from remote.protocol.run import SpeculationConfig
+from remote.protocol.run import EngineName, SpeculationConfig
 
 LLAMA = "LlamaForCausalLMEagle3"
 MLA = "Eagle3DeepseekV2ForCausalLM"
@@ -34,6 +34,7 @@ _RENAMED = (
 )
 _UNUSED = ("embed_tokens.weight", "d2t", "t2d")
 _DEFAULT_AUX_LAYERS = 3
+_LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "num_hidden_layers")
 
 
@@ -47,6 +48,7 @@ class Expectations(NamedTuple):
     target_config: Mapping[str, Any]
     context_length: int | None
     speculation: SpeculationConfig
+    engine: EngineName = "sglang"
     layer_ids: list[int] | None = None
     mapping: VocabularyMapping | None = None
 
@@ -141,8 +143,11 @@ def _check_sizes(config: dict[str, Any], expected: Expectations) -> Iterator[Fin
 
 
 def _check_layer_ids(config: dict[str, Any], expected: Expectations) -> Iterator[Finding]:
+    if expected.engine == "vllm":
+        yield from _check_layer_ids_for_vllm(config, expected)
+        return
     eagle = config.get("eagle_config") or {}
-    served = eagle.get("eagle_aux_hidden_state_layer_ids")
+    served = eagle.get(_LAYER_IDS)
     if served is None:
         stray = " (they stand beside eagle_config, where the engine does not look)" if _stray_ids(config) else ""
         yield _error(
@@ -168,6 +173,23 @@ def _check_layer_ids(config: dict[str, Any], expected: Expectations) -> Iterator
             f"it was trained on layers {expected.layer_ids} (by the engine's count {wanted}) "
             f"and its config.json has {served}: it would read other states than it learned from",
             f"set eagle_config.eagle_aux_hidden_state_layer_ids to {wanted}, or train it on what it is to be served with",
+        )
+
+
+def _check_layer_ids_for_vllm(config: dict[str, Any], expected: Expectations) -> Iterator[Finding]:
+    served = config.get(_LAYER_IDS)
+    if served is None:
+        yield _error(
+            "layer-ids-missing",
+            f"its config.json has no {_LAYER_IDS} beside eagle_config: vLLM would take those of SGLang, which counts otherwise",
+            f"write {_LAYER_IDS} with the Hugging Face ids into its config.json",
+        )
+    elif expected.layer_ids is not None and served != expected.layer_ids:
+        yield _error(
+            "layer-ids",
+            f"it was trained on layers {expected.layer_ids} and its config.json has {served} for vLLM: "
+            "it would read other states than it learned from",
+            f"set {_LAYER_IDS} to {expected.layer_ids}, or train it on what it is to be served with",
         )
 
 

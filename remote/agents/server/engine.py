@@ -9,22 +9,23 @@ from pathlib import Path
 
 import psutil
 
+from remote.agents.server.contract import EngineCommand, Question
 from remote.agents.server.http import ask
-from remote.agents.server.plan import EngineCommand
 from remote.errors import Precondition, WorkFailed
 
 _DRAIN_S = 15.0
 _KILL_S = 10.0
 _POLL_S = 0.2
-_TAIL_BYTES = 16_384
+_TAIL_BYTES = 64 << 10
 
 
 class Engine:
     """A running engine; its output goes where this process's goes, into the job's log."""
 
-    def __init__(self, command: EngineCommand, url: str, log: Path) -> None:
+    def __init__(self, command: EngineCommand, url: str, log: Path, *, drop: Question | None) -> None:
         self.url = url
         self._log = log
+        self._drop = drop
         self._log_start = _size(log)
         sys.stdout.flush()
         try:
@@ -53,7 +54,7 @@ class Engine:
         return whole, offset + len(whole)
 
     def log_tail(self) -> bytes:
-        """The last 16 KiB that were logged since the launch."""
+        """The last 64 KiB that were logged since the launch."""
         return self._log_from(max(0, _size(self._log) - self._log_start - _TAIL_BYTES))
 
     def _log_from(self, offset: int) -> bytes:
@@ -77,7 +78,8 @@ class Engine:
         """End it: drop its requests, ask, wait, kill; raises WorkFailed when something of it survives."""
         self.note_descendants()
         if self._process.poll() is None:
-            ask(self.url, "POST", "/abort_request", body={"abort_all": True})
+            if self._drop is not None:
+                ask(self.url, self._drop)
             self._process.send_signal(signal.SIGTERM)
             self._wait_for_end(_DRAIN_S)
         self._kill_group()

@@ -3,8 +3,9 @@
 import http.client
 import json
 import socket
-from typing import Any
 from urllib.parse import urlsplit
+
+from remote.agents.server.contract import Question
 
 
 def free_port() -> int:
@@ -14,15 +15,13 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def ask(
-    url: str, method: str, path: str, *, body: dict[str, Any] | None = None, timeout_s: float = 5.0
-) -> bytes | None:
+def ask(url: str, question: Question, *, timeout_s: float = 5.0) -> bytes | None:
     """The body of a 200 answer; None when nobody answers in time or the answer is another one."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
     try:
-        payload = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
+        payload = None if question.body is None else json.dumps(question.body).encode()
+        connection.request(question.method, question.path, body=payload, headers={"Content-Type": "application/json"})
         response = connection.getresponse()
         content = response.read()
     except (OSError, http.client.HTTPException):

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from remote.agents.server.plan import EngineCommand
+from remote.agents.server.contract import EngineCommand, EngineKind
 from remote.artifacts.atomic import write_atomic
 from remote.errors import Precondition
 from remote.protocol.run import FlagValue
@@ -22,8 +22,8 @@ _LAST_LINES = 6
 _OPTION_LINE = re.compile(r"^  (--[a-z].*)$", re.MULTILINE)
 _NAME = re.compile(r"^--([a-z0-9][a-z0-9-]*)(?: (\{[^}]*\}|[A-Z\[]\S*))?")
 _IDENTIFY = (
-    "import importlib.metadata as m, sys; d = m.distribution(sys.argv[1]); "
-    "p = d.locate_file(''); print(d.version, p, __import__('os').stat(p).st_mtime_ns)"
+    "import importlib.metadata as m, os, sys; d = next(d for name in sys.argv[1:] for d in m.distributions(name=name)); "
+    "p = d.locate_file(''); print(d.version, p, os.stat(p).st_mtime_ns)"
 )
 
 
@@ -79,28 +79,30 @@ def _complaint(name: str, value: FlagValue, known: EngineOptions) -> str | None:
     return f"--{name} does not take {wrong[0]!r}; near it: {', '.join(near)}."
 
 
-def read_options(command: EngineCommand, package: str, cache: Path) -> EngineOptions:
+def read_options(command: EngineCommand, kind: EngineKind, cache: Path) -> EngineOptions:
     """The options of the engine that `command` launches, asked once for each installation and kept in `cache`.
 
     Raises Precondition when the engine cannot even say them.
     """
-    identity = _identify(command, package)
+    identity = _identify(command, kind.distributions)
     path = cache / f"options-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=EngineOptions)
     except (OSError, msgspec.DecodeError):
         pass
-    found = EngineOptions(identity.split()[0], parse_help(_ask([*command.launcher, "--help"], command)))
+    found = EngineOptions(identity.split()[0], parse_help(_ask([*command.launcher, kind.help], command)))
     if not found.options:
-        raise Precondition(f"{' '.join(command.launcher)} --help names no options", hint="install the engine again")
+        raise Precondition(
+            f"{' '.join(command.launcher)} {kind.help} names no options", hint="install the engine again"
+        )
     cache.mkdir(mode=0o700, exist_ok=True)
     write_atomic(path, json.dumps(msgspec.to_builtins(found), indent=1).encode())
     return found
 
 
-def _identify(command: EngineCommand, package: str) -> str:
+def _identify(command: EngineCommand, distributions: tuple[str, ...]) -> str:
     """The version of the engine's package, where it is installed and when that changed last."""
-    return f"{_ask([command.launcher[0], '-c', _IDENTIFY, package], command).strip()} {command.launcher[0]}"
+    return f"{_ask([command.launcher[0], '-c', _IDENTIFY, *distributions], command).strip()} {command.launcher[0]}"
 
 
 def _ask(argv: list[str], command: EngineCommand) -> str:

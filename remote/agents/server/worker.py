@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from remote.agents.harness import JobContext, Stopped, main
+from remote.agents.server.contract import HOST, EngineCommand, EngineKind, Phase
 from remote.agents.server.drafter import Expectations, check_drafter
 from remote.agents.server.engine import Engine
 from remote.agents.server.http import ask, free_port
 from remote.agents.server.options import complaints, read_options
-from remote.agents.server.plan import HOST, EngineCommand, engine_command, read_model_config
-from remote.agents.server.startup import FIRED_UP, Phase, explain_death, later_phase
+from remote.agents.server.plan import KINDS, engine_command, read_model_config
+from remote.agents.server.startup import explain_death, later_phase
 from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import JobResult
@@ -21,6 +22,7 @@ from remote.protocol.specs import Capture, ServerSpec
 
 _POLL_S = 0.2
 _NOTE_S = 5.0
+_PROOF_S = 30.0
 _LOG_BYTES = 256 << 10
 _SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank*.json", "waiting-rank*.json")
 
@@ -32,12 +34,13 @@ def work(spec: ServerSpec, job: JobContext) -> JobResult:
     if spec.capture is not None:
         spool = Path(spec.capture.spool_directory)
         job.write_with_room(spool, None, lambda: _clear(spool))
-    port = free_port()
+    kind, port = KINDS[spec.engine.name], free_port()
     command = engine_command(spec, python=sys.executable, port=port, model_config=model_config)
-    _check_options(command, job)
+    _check_options(command, kind, job)
     # What the engine logs on its way up is how it is known to be ready: without room for that it is not launched.
     job.write_with_room(job.directory / "out.log", _LOG_BYTES, lambda: print(" ".join(command.argv), flush=True))  # noqa: T201
-    launch = Launch(spec, job, Engine(command, f"http://{HOST}:{port}", job.directory / "out.log"))
+    engine = Engine(command, f"http://{HOST}:{port}", job.directory / "out.log", drop=kind.drop)
+    launch = Launch(spec, job, engine, kind)
     try:
         ready = launch.wait_until_ready()
         job.tell(ready)
@@ -51,10 +54,11 @@ def work(spec: ServerSpec, job: JobContext) -> JobResult:
 class Launch:
     """One launch of an engine, from the command to the end."""
 
-    def __init__(self, spec: ServerSpec, job: JobContext, engine: Engine) -> None:
+    def __init__(self, spec: ServerSpec, job: JobContext, engine: Engine, kind: EngineKind) -> None:
         self.spec = spec
         self.job = job
         self.engine = engine
+        self._kind = kind
         self._began = time.monotonic()
         self._read = 0
         self._phase: Phase = "launching"
@@ -70,12 +74,12 @@ class Launch:
 
     def wait_until_ready(self) -> ServerReady:
         """Wait for the engine's own word and its answer; raises Stopped, or WorkFailed when it dies or takes too long."""
-        fired_up = False
-        while not (fired_up and self._answers()):
+        up = False
+        while not (up and self._answers()):
             if self.job.stop_requested.wait(_POLL_S):
                 raise Stopped
             self._fail_if_dead("before it was ready")
-            fired_up |= self._follow_log()
+            up |= self._follow_log()
             if self.elapsed_s() > self.spec.engine.ready_timeout_s:
                 raise WorkFailed(
                     f"the engine was not ready after {self.spec.engine.ready_timeout_s:.0f} s (phase {self._phase})",
@@ -96,20 +100,20 @@ class Launch:
 
     def _follow_log(self) -> bool:
         text, self._read = self.engine.log_lines(self._read)
-        phase = later_phase(self._phase, text)
+        phase = later_phase(self._phase, text, self._kind.milestones)
         if phase != self._phase:
             self._phase = phase
             self.tell(phase)
-        return FIRED_UP in text
+        return self._kind.up in text
 
     def _fail_if_dead(self, when: str) -> None:
         code = self.engine.exit_code()
         if code is not None:
-            message, hint = explain_death(code, self.engine.log_tail())
+            message, hint = explain_death(code, self.engine.log_tail(), self._kind.causes)
             raise WorkFailed(f"{when}, {message}", hint=hint)
 
     def _answers(self) -> bool:
-        return ask(self.engine.url, "GET", "/ready") is not None
+        return ask(self.engine.url, self._kind.proof, timeout_s=_PROOF_S) is not None
 
     def _check_capture(self, capture: Capture) -> None:
         spool = Path(capture.spool_directory)
@@ -128,7 +132,7 @@ class Launch:
     def _ready(self) -> ServerReady:
         return ServerReady(
             url=self.engine.url,
-            engine="sglang",
+            engine=self.spec.engine.name,
             engine_version=self._version(),
             model=self.spec.model,
             pid=self.engine.pid,
@@ -136,7 +140,7 @@ class Launch:
         )
 
     def _version(self) -> str:
-        answer = ask(self.engine.url, "GET", "/server_info", timeout_s=30.0)
+        answer = ask(self.engine.url, self._kind.version, timeout_s=30.0)
         return "unknown" if answer is None else str(json.loads(answer).get("version", "unknown"))
 
 
@@ -154,6 +158,7 @@ def _check_drafter(spec: ServerSpec, model_config: dict[str, Any], job: JobConte
         target_config=model_config,
         context_length=spec.engine.context_length,
         speculation=drafter.speculation,
+        engine=spec.engine.name,
         layer_ids=drafter.layer_ids,
         mapping=None if drafter.mapping is None else read_mapping(Path(drafter.mapping)),
     )
@@ -166,9 +171,9 @@ def _check_drafter(spec: ServerSpec, model_config: dict[str, Any], job: JobConte
         job.tell(Note(level="warning", text=f"the drafter: {finding.message} ({finding.fix})"))
 
 
-def _check_options(command: EngineCommand, job: JobContext) -> None:
+def _check_options(command: EngineCommand, kind: EngineKind, job: JobContext) -> None:
     """Refuse what the engine would refuse after minutes; raises Precondition."""
-    known = read_options(command, "sglang", job.root / "engines")
+    known = read_options(command, kind, job.root / "engines")
     wrong = complaints(command.flags, known)
     if wrong:
         raise Precondition(" ".join(wrong), hint="correct engine.flags in the run file")

@@ -1,4 +1,4 @@
-"""The trained drafter as a checkpoint that SGLang's `LlamaForCausalLMEagle3` serves (`models/llama_eagle3.py`, 0.5.23)."""
+"""The trained drafter as a checkpoint that `LlamaForCausalLMEagle3` of SGLang 0.5.23 and of vLLM serves (`models/llama_eagle3.py`)."""
 
 import json
 from dataclasses import dataclass
@@ -26,7 +26,10 @@ class ExportedMapping:
 
 
 def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list[int], dtype: str) -> dict[str, Any]:
-    """`config.json` of the drafter; `layer_ids` are Hugging Face ids and leave in SGLang's numbering of the target."""
+    """`config.json` of the drafter; `layer_ids` are Hugging Face ids.
+
+    SGLang reads them in `eagle_config` and counts its own way, vLLM reads them beside it and counts as Hugging Face does.
+    """
     served = to_sglang(layer_ids, architecture=target.architecture, num_hidden_layers=target.num_hidden_layers)
     return {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -52,6 +55,7 @@ def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list
         "num_aux_hidden_states": shape.aux_layers,
         "fc_norm": shape.normalise_aux,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": served, "use_aux_hidden_state": True},
+        "eagle_aux_hidden_state_layer_ids": layer_ids,
         **target.token_ids,
     }
 
