@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from console.recording.format import LinkUp, Recorded, RecordingStarted
+from console.recording.format import LinkUp, Recorded, RecordingEnded, RecordingStarted
 from remote.protocol.frames import JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Job, Running
 from remote.protocol.progress import (
@@ -308,6 +308,7 @@ def invent() -> list[Recorded]:
     story.add(0.0, JobChanged(job=jobs[1]))
     for number in range(READINGS):
         advance(story, jobs[2], extracting, number * EVERY_S)
+    story.add((READINGS - 1) * EVERY_S, RecordingEnded(reason="interrupted"))
     return story.records
 
 
