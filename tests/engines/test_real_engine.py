@@ -216,9 +216,17 @@ def test_a_full_spool_makes_the_capture_wait_and_loses_nothing(
 
 
 def test_a_launch_that_dies_says_what_the_engine_said(serve: Serve, tiny_models: Path) -> None:
-    broken = EngineConfig(device="cpu", flags={"no-such-flag": True})
+    broken = EngineConfig(device="cpu", flags={"mem-fraction-static": "much"})
     server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=broken))
     assert server.process.wait(120) == 1
+    failure = (server.directory / "failure.json").read_text()
+    assert "much" in failure
+
+
+def test_an_option_that_the_engine_does_not_know_is_refused_before_the_launch(serve: Serve, tiny_models: Path) -> None:
+    broken = EngineConfig(device="cpu", flags={"no-such-flag": True})
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=broken))
+    assert server.process.wait(120) == 5
     failure = (server.directory / "failure.json").read_text()
     assert "no-such-flag" in failure
     assert "engine.flags" in failure
