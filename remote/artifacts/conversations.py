@@ -1,6 +1,7 @@
 """Conversations and prompts as JSONL, read with errors that name the file and the line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -18,11 +19,12 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 class _Prompt(msgspec.Struct, frozen=True):
-    """A line of a benchmark: MT-Bench `{"question_id", "turns": […]}` or `{"id", "prompt"}`."""
+    """A line of a benchmark: MT-Bench `{"question_id", "category", "turns": […]}` or `{"id", "prompt"}`."""
 
     id: str | None = None
     question_id: int | str | None = None
     task_id: str | None = None
+    category: str | None = None
     prompt: str | None = None
     turns: list[str] | None = None
     conversations: list[Turn] | None = None
@@ -33,6 +35,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     prompt_id: str
     turns: list[Turn]
+    category: str | None = None
 
 
 def _lines(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
@@ -64,7 +67,7 @@ def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversa
     return conversations
 
 
-def read_prompts(path: Path, *, limit: int) -> list[Prompt]:
+def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     """The first `limit` prompts of a conversation or benchmark file; an answer at the end is dropped.
 
     Raises Precondition that names the line that is no prompt or has the id of an earlier one.
@@ -83,10 +86,19 @@ def read_prompts(path: Path, *, limit: int) -> list[Prompt]:
             raise Precondition(
                 f'{path}:{number} has the id "{prompt_id}" again', hint="give every line an id of its own"
             )
-        prompts[prompt_id] = Prompt(prompt_id, turns)
+        prompts[prompt_id] = Prompt(prompt_id, turns, entry.category)
     if not prompts:
         raise Precondition(f"{path} holds no prompts", hint="name a file with at least one line")
     return list(prompts.values())
+
+
+def choose_prompts(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
+    """The first `count` prompts, taken from each category in turn where there are categories."""
+    by_category: dict[str | None, list[Prompt]] = {}
+    for prompt in prompts:
+        by_category.setdefault(prompt.category, []).append(prompt)
+    rounds = zip_longest(*by_category.values())
+    return [prompt for chosen in rounds for prompt in chosen if prompt is not None][:count]
 
 
 def _prompt_id(entry: _Prompt, number: int) -> str:

@@ -17,7 +17,7 @@ from remote.protocol.progress import ServerReady, StageName
 from remote.protocol.reports import VerdictReport
 from remote.protocol.specs import Arm, ServerSpec, Spec
 
-_VERDICT_BYTES = 64 << 10
+_VERDICT_BYTES = 256 << 10
 
 
 class Server(NamedTuple):

@@ -11,12 +11,14 @@ import msgspec
 
 from remote.artifacts.manifest import fingerprint_of, hash_file
 from remote.errors import NotFound
-from remote.pipeline.inputs import Conversations, Target
+from remote.pipeline.inputs import Conversations, Prompts, Target
 from remote.pipeline.layout import resolve_path
 from remote.protocol.run import EngineConfig, RunConfig
 
 _VERSION = 1
 """Raised when the code makes another artifact from the same inputs."""
+_MEASUREMENT = 2
+"""Raised when an arm is measured or reported otherwise, which leaves the drafter as it is."""
 
 
 class Inputs(NamedTuple):
@@ -24,7 +26,7 @@ class Inputs(NamedTuple):
 
     target: Target
     train: Conversations
-    evaluation: Conversations
+    evaluation: Prompts
     mapping_source: str | None
 
 
@@ -56,7 +58,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     )
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
     training = combine("training", extraction, vocabulary, _numerics_of_training(run))
-    measured = [inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine, _pace(run.engine)]
+    measured = [_MEASUREMENT, inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine, _pace(run.engine)]
     drafter_report = combine("drafter", training, run.speculation, measured)
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
     verdict = combine("verdict", drafter_report, baseline_report, run.verdict)

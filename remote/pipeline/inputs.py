@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from remote.artifacts.conversations import read_prompts
 from remote.artifacts.manifest import hash_file
 from remote.errors import NotFound, Precondition
 
@@ -41,6 +42,14 @@ class Conversations(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     count: int
     tokens: int
+
+
+class Prompts(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSONL file of prompts that both arms answer."""
+
+    path: str
+    sha256: str
+    count: int
 
 
 def describe_target(model: Path) -> Target:
@@ -92,6 +101,16 @@ def describe_conversations(path: Path, *, max_samples: int | None, max_length: i
     return Conversations(
         path=str(path), sha256=digest.hexdigest(), count=min(count, max_samples or count), tokens=tokens
     )
+
+
+def describe_prompts(path: Path) -> Prompts:
+    """Read a file of prompts or held-out conversations once; raises NotFound, or Precondition with the line that is none."""
+    if not path.is_file():
+        raise NotFound(
+            f"there are no prompts at {path}",
+            hint="Put a JSONL file there: held-out conversations, or prompts in the format of MT-Bench.",
+        )
+    return Prompts(path=str(path), sha256=hash_file(path), count=len(read_prompts(path)))
 
 
 def estimate_tokens(turns: list[str]) -> int:

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
-from remote.artifacts.manifest import read_manifest
 from remote.errors import WorkFailed
+from remote.pipeline.evidence import read_evidence, read_provenance
 from remote.pipeline.stages import Blueprint
 from remote.pipeline.verdict import VERDICT_NAME, judge, write_verdict
 from remote.protocol.reports import EvaluationReport, VerdictReport
@@ -19,11 +19,14 @@ _T = TypeVar("_T")
 def judge_run(blueprint: Blueprint) -> VerdictReport:
     """Judge the reports of the run and write the verdict; raises WorkFailed where one cannot be read or written."""
     layout = blueprint.layout
+    baseline = _read(layout.baseline_report / _REPORT_NAME, EvaluationReport)
+    drafter = _read(layout.drafter_report / _REPORT_NAME, EvaluationReport)
     verdict = judge(
-        _read(layout.baseline_report / _REPORT_NAME, EvaluationReport),
-        _read(layout.drafter_report / _REPORT_NAME, EvaluationReport),
+        baseline,
+        drafter,
         blueprint.run.verdict,
-        coverage=_read_coverage(layout.mapping),
+        evidence=read_evidence(blueprint),
+        provenance=read_provenance(blueprint, [baseline, drafter]),
     )
     try:
         write_verdict(layout.verdict, verdict, fingerprint=blueprint.fingerprints.verdict)
@@ -45,9 +48,3 @@ def _read(path: Path, what: type[_T]) -> _T:
             f"{path} cannot be read: {error}",
             hint="Remove its directory and start the run again: it will be made anew.",
         ) from error
-
-
-def _read_coverage(mapping: Path) -> float | None:
-    """The share of target tokens that the draft vocabulary covers, as whoever made the mapping counted it."""
-    coverage = read_manifest(mapping).properties.get("coverage")
-    return float(coverage) if isinstance(coverage, (int, float)) else None

@@ -14,7 +14,14 @@ from remote.jobs.leases import no_devices
 from remote.jobs.secret_store import names_of_lost_secrets
 from remote.pipeline import stages
 from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_mapping_source
-from remote.pipeline.inputs import Conversations, Target, describe_conversations, describe_target
+from remote.pipeline.inputs import (
+    Conversations,
+    Prompts,
+    Target,
+    describe_conversations,
+    describe_prompts,
+    describe_target,
+)
 from remote.pipeline.layout import resolve_path
 from remote.pipeline.stages import Blueprint
 from remote.protocol.run import RunConfig
@@ -47,12 +54,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
             resolve_path(root, run.data.train), max_samples=run.data.max_samples, max_length=run.data.max_length
         ),
     )
-    held_out = _attempt(
-        problems,
-        lambda: describe_conversations(
-            resolve_path(root, run.data.evaluation), max_samples=None, max_length=run.data.max_length
-        ),
-    )
+    held_out = _attempt(problems, lambda: describe_prompts(resolve_path(root, run.data.evaluation)))
     before = len(problems)
     mapping_source = _attempt(problems, lambda: hash_mapping_source(run, root))
     inputs = None
@@ -61,6 +63,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_target(run, target) if target else [])
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(_check_speculation(run))
+    problems.extend(_check_levels(run))
     problems.extend(_check_engine(run, root, python))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
     problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
@@ -96,12 +99,12 @@ def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
         )
 
 
-def _check_data(run: RunConfig, train: Conversations, held_out: Conversations) -> Iterator[str]:
+def _check_data(run: RunConfig, train: Conversations, held_out: Prompts) -> Iterator[str]:
     if train.sha256 == held_out.sha256:
         yield "data.train and data.evaluation are the same conversations. Evaluate on prompts that were held out."
     if held_out.count < run.evaluation.prompts:
         yield (
-            f"{held_out.path} holds {held_out.count} conversations, but evaluation.prompts asks for "
+            f"{held_out.path} holds {held_out.count} prompts, but evaluation.prompts asks for "
             f"{run.evaluation.prompts}. Add prompts or ask for fewer."
         )
 
@@ -112,6 +115,22 @@ def _check_speculation(run: RunConfig) -> Iterator[str]:
         yield (
             f"speculation: with top_k 1, draft_tokens must be num_steps + 1 = {speculation.num_steps + 1}, "
             f"not {speculation.draft_tokens}."
+        )
+
+
+def _check_levels(run: RunConfig) -> Iterator[str]:
+    levels, most = run.evaluation.concurrency, run.engine.max_running_requests
+    if sorted(set(levels)) != levels:
+        yield f"evaluation.concurrency must ascend without repeats, not {levels}."
+    if most is not None and max(levels) > most:
+        yield (
+            f"evaluation.concurrency asks for {max(levels)} requests at a time, but engine.max_running_requests is {most}. "
+            f"Lower the one or raise the other."
+        )
+    if max(levels) > run.evaluation.prompts:
+        yield (
+            f"evaluation.concurrency asks for {max(levels)} requests at a time, but evaluation.prompts is only "
+            f"{run.evaluation.prompts}. Lower the one or raise the other."
         )
 
 

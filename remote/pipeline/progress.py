@@ -172,4 +172,5 @@ def _describe_arm(arm: ArmAdvanced) -> str:
     name = "with the drafter" if arm.arm == "drafter" else "without the drafter"
     rate = "" if arm.decode_tokens_per_s is None else f", {arm.decode_tokens_per_s:.1f} tok/s"
     accepted = "" if arm.acceptance_length is None else f", acceptance length {arm.acceptance_length:.2f}"
-    return f"{name}: {arm.prompts_done} of {arm.prompts_total} prompts{rate}{accepted}"
+    level = "" if arm.concurrency == 1 else f", {arm.concurrency} at a time"
+    return f"{name}{level}: {arm.prompts_done} of {arm.prompts_total} prompts{rate}{accepted}"

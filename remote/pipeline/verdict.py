@@ -2,28 +2,40 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from remote.artifacts.atomic import publish_directory, write_atomic
 from remote.artifacts.manifest import Manifest, read_manifest, write_manifest
 from remote.errors import NotFound, UsageError
 from remote.jobs.store import JobStore
+from remote.pipeline.causes import find_causes
+from remote.pipeline.evidence import Evidence
 from remote.pipeline.layout import lay_out
-from remote.protocol.reports import EvaluationReport, PromptResult, VerdictReport
+from remote.pipeline.speedup import acceptance_by_category, acceptance_by_position, judge_level, pair
+from remote.protocol.reports import (
+    Decision,
+    Divergence,
+    EvaluationReport,
+    LevelVerdict,
+    Provenance,
+    VerdictReport,
+)
 from remote.protocol.run import VerdictConfig
 from remote.protocol.specs import RunSpec
 
 FORMAT = "roost-verdict"
-PRODUCER = "roost verdict 1"
+PRODUCER = "roost verdict 2"
 VERDICT_NAME = "verdict.json"
 
-_RESAMPLES = 2000
-_INTERVAL_PERCENT = (2.5, 97.5)
-_LOW_COVERAGE = 0.8
-_FEW_PROMPTS = 20
+GOOD_ACCEPTANCE = 1.5
+"""From here on a drafter that slows serving down is rather too expensive than too weak."""
+FEW_PROMPTS = 20
+SHOWN_DIVERGENCES = 50
+"""The reports of the arms hold all of them."""
 
 
 def judge(
@@ -31,98 +43,120 @@ def judge(
     drafter: EvaluationReport,
     config: VerdictConfig,
     *,
-    coverage: float | None,
+    evidence: Evidence,
+    provenance: Provenance | None = None,
     seed: int = 0,
 ) -> VerdictReport:
-    """Promote when the speed-up is surely above the minimum, reject when it surely is not or outputs differ, else inconclusive.
+    """Promote when every level is surely faster than the minimum, reject when one surely is not, outputs differ or too little is
+    accepted, else inconclusive.
 
-    "Surely" is the 95% interval of a paired bootstrap over the prompts. `baseline` holds the comparison of the outputs.
-    Raises UsageError when the arms share no prompt.
+    "Surely" is the 95% interval of a bootstrap paired by prompt. `baseline` holds the comparison of the outputs. Raises
+    UsageError when the arms share no level or no prompt.
     """
-    pairs = _pair(baseline, drafter)
-    speedup = drafter.decode_tokens_per_s / baseline.decode_tokens_per_s
-    low, high = _interval(pairs, seed)
-    acceptance = drafter.acceptance_length or 1.0
-    near_ties = sum(divergence.near_tie for divergence in baseline.divergences)
-    real = len(baseline.divergences) - near_ties
-    reasons: list[str] = []
-    if real:
-        reasons.append(f"{real} of {baseline.compared_prompts} greedy outputs differ from those without the drafter")
-    if high <= config.minimum_speedup:
-        reasons.append(f"the speed-up is at most {high:.2f}x, {config.minimum_speedup:g}x is asked for")
-    if acceptance < config.minimum_acceptance_length:
-        reasons.append(f"the acceptance length is {acceptance:.2f}, {config.minimum_acceptance_length:g} is asked for")
-    decision = "reject" if reasons else "promote"
-    if decision == "promote" and low <= config.minimum_speedup:
-        decision = "inconclusive"
-        reasons.append(
-            f"the speed-up lies between {low:.2f}x and {high:.2f}x: not surely above {config.minimum_speedup:g}x"
-        )
-    if decision == "promote":
-        reasons.append(
-            f"surely faster: at least {low:.2f}x at an acceptance length of {acceptance:.2f}, the same outputs"
-        )
+    others = {level.concurrency: level for level in drafter.levels}
+    both = [(level, others[level.concurrency]) for level in baseline.levels if level.concurrency in others]
+    if not both:
+        raise UsageError("the two arms have no level in common", hint="evaluate both with the same concurrency")
+    levels = [judge_level(*one, minimum_speedup=config.minimum_speedup, seed=seed) for one in both]
+    outputs = _count_outputs(len(pair(*both[0])), baseline.divergences)
+    first, served = levels[0], both[0][1]
+    decision, reasons = _decide(levels, outputs, first.acceptance_length, config)
+    positions = acceptance_by_position(served)
     return VerdictReport(
         decision=decision,
-        baseline_tokens_per_s=baseline.decode_tokens_per_s,
-        drafter_tokens_per_s=drafter.decode_tokens_per_s,
-        speedup=speedup,
-        speedup_interval=(low, high),
-        acceptance_length=acceptance,
-        coverage=coverage,
-        prompts=len(pairs),
-        identical_outputs=baseline.compared_prompts - len(baseline.divergences),
-        near_ties=near_ties,
-        real_divergences=real,
+        baseline_tokens_per_s=first.baseline_tokens_per_s,
+        drafter_tokens_per_s=first.drafter_tokens_per_s,
+        speedup=first.speedup,
+        speedup_interval=first.speedup_interval,
+        acceptance_length=first.acceptance_length,
+        coverage=evidence.coverage,
+        prompts=outputs.prompts,
+        identical_outputs=outputs.prompts - outputs.near_ties - outputs.real,
+        near_ties=outputs.near_ties,
+        real_divergences=outputs.real,
         dtype=baseline.dtype,
         attention_backend=baseline.attention_backend,
         engine=f"{baseline.engine} {baseline.engine_version}",
         reasons=reasons,
-        advice=_advice(decision, acceptance, coverage, len(pairs), real),
+        advice=_advise(decision, levels, outputs),
+        levels=levels,
+        categories=acceptance_by_category(served),
+        position_acceptance=positions,
+        divergences=sorted(baseline.divergences, key=lambda one: one.near_tie)[:SHOWN_DIVERGENCES],
+        causes=find_causes(evidence, served, positions),
+        provenance=provenance,
     )
 
 
-def _pair(baseline: EvaluationReport, drafter: EvaluationReport) -> list[tuple[PromptResult, PromptResult]]:
-    others = {prompt.prompt_id: prompt for prompt in drafter.prompts}
-    pairs = [(prompt, others[prompt.prompt_id]) for prompt in baseline.prompts if prompt.prompt_id in others]
-    if not pairs:
-        raise UsageError("the two arms have no prompt in common", hint="evaluate both on the same file")
-    return pairs
+class _Outputs(NamedTuple):
+    """Prompts, and those of them whose outputs part at near-ties alone or really, at whichever level."""
+
+    prompts: int
+    near_ties: int
+    real: int
 
 
-def _interval(pairs: list[tuple[PromptResult, PromptResult]], seed: int) -> tuple[float, float]:
-    figures = np.array([[*_tokens_and_seconds(one), *_tokens_and_seconds(other)] for one, other in pairs])
-    chosen = np.random.default_rng(seed).integers(0, len(pairs), (_RESAMPLES, len(pairs)))
-    base_tokens, base_seconds, draft_tokens, draft_seconds = figures[chosen].sum(axis=1).T
-    ratios = (draft_tokens / draft_seconds) / (base_tokens / base_seconds)
-    low, high = np.percentile(ratios, _INTERVAL_PERCENT)
-    return float(low), float(high)
+def _count_outputs(prompts: int, divergences: Sequence[Divergence]) -> _Outputs:
+    really = {one.prompt_id for one in divergences if not one.near_tie}
+    nearly = {one.prompt_id for one in divergences} - really
+    return _Outputs(prompts, len(nearly), len(really))
 
 
-def _tokens_and_seconds(prompt: PromptResult) -> tuple[float, float]:
-    """Never zero, so that a prompt answered with a single token cannot divide by nothing."""
-    return max(len(prompt.output_ids) - 1, 1e-9), max(prompt.end_to_end_s - prompt.time_to_first_token_s, 1e-9)
+def _decide(
+    levels: Sequence[LevelVerdict], outputs: _Outputs, acceptance: float, config: VerdictConfig
+) -> tuple[Decision, list[str]]:
+    reasons: list[str] = []
+    asked = f"{config.minimum_speedup:g}x"
+    if outputs.real:
+        reasons.append(f"{outputs.real} of {outputs.prompts} greedy outputs differ from those without the drafter")
+    reasons += [
+        f"{_at(level)}, the speed-up is {level.speedup:.2f}x and at most {level.speedup_interval[1]:.2f}x, {asked} is asked for"
+        for level in levels
+        if level.decision == "reject"
+    ]
+    if acceptance < config.minimum_acceptance_length:
+        reasons.append(f"the acceptance length is {acceptance:.2f}, {config.minimum_acceptance_length:g} is asked for")
+    if reasons:
+        return "reject", reasons
+    unsure = [level for level in levels if level.decision == "inconclusive"]
+    if unsure:
+        return "inconclusive", [
+            f"{_at(level)}, the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x: "
+            f"not surely above {asked}"
+            for level in unsure
+        ]
+    faster = [f"{_at(level)}, surely faster: at least {level.speedup_interval[0]:.2f}x" for level in levels]
+    return "promote", [*faster, f"the outputs are the same, at an acceptance length of {acceptance:.2f}"]
 
 
-def _advice(decision: str, acceptance: float, coverage: float | None, prompts: int, real: int) -> list[str]:
+def _at(level: LevelVerdict) -> str:
+    return "one request at a time" if level.concurrency == 1 else f"{level.concurrency} requests at a time"
+
+
+def _advise(decision: Decision, levels: Sequence[LevelVerdict], outputs: _Outputs) -> list[str]:
+    """What to do about the measurement and the serving; what to look at in the drafter is in the causes."""
     advice: list[str] = []
-    if real:
+    by_decision = {name: [one for one in levels if one.decision == name] for name in ("promote", "reject")}
+    if outputs.real:
         advice.append(
             "compare the arms in float32 on one attention backend; a real difference there is an engine fault"
         )
-    if decision != "promote" and coverage is not None and coverage < _LOW_COVERAGE:
-        advice.append(f"the draft vocabulary covers {coverage:.0%} of the answers: a larger one accepts more")
-    if decision == "reject" and acceptance < 1.5:
-        advice.append("check that the captured layer ids are those in the drafter's config, and its context length")
-        advice.append("train on more of the target's own answers, or longer")
+    if by_decision["promote"] and by_decision["reject"]:
+        helps, hurts = (", ".join(str(one.concurrency) for one in by_decision[name]) for name in ("promote", "reject"))
+        advice.append(
+            f"it helps at {helps} and not at {hurts} requests at a time: where you never serve that many, take them out of "
+            f"evaluation.concurrency"
+        )
+    first = levels[0]
+    if decision != "promote" and first.acceptance_length >= GOOD_ACCEPTANCE:
+        advice.append(
+            f"a verification takes as long as {first.step_cost:.2f} plain steps and brings {first.acceptance_length:.2f} tokens: "
+            f"fewer speculative steps or a smaller draft vocabulary make it cheaper"
+        )
     if decision == "inconclusive":
         advice.append("measure more prompts, on a quieter host")
-    if decision != "promote" and acceptance >= 1.5:
-        advice.append(
-            "the drafter is accepted but costs too much here: fewer speculative steps, or a smaller draft vocabulary"
-        )
-    if prompts < _FEW_PROMPTS:
-        advice.append(f"{prompts} prompts are few; 20 or more make the interval trustworthy")
+    if outputs.prompts < FEW_PROMPTS:
+        advice.append(f"{outputs.prompts} prompts are few; {FEW_PROMPTS} or more make the interval trustworthy")
     return advice
 
 

@@ -156,13 +156,14 @@ class TrainingPhase(Message, frozen=True, kw_only=True):
 
 
 class ArmAdvanced(Message, frozen=True, kw_only=True):
-    """How far the evaluation of one arm is; figures over the prompts done so far."""
+    """How far the evaluation of one arm is: prompts over all levels, figures over those done at the present level."""
 
     arm: Literal["baseline", "drafter"]
     prompts_done: int
     prompts_total: int
     decode_tokens_per_s: float | None
     acceptance_length: float | None
+    concurrency: int = 1
 
 
 class Note(Message, frozen=True, kw_only=True):

@@ -39,9 +39,14 @@ class MappingReport(Message, frozen=True, kw_only=True):
 
 
 class PromptResult(Message, frozen=True, kw_only=True):
-    """One prompt of an evaluation. `decode_tokens_per_s` = (out - 1) / (end to end - time to first token)."""
+    """One prompt of an evaluation. `decode_tokens_per_s` = (out - 1) / (end to end - time to first token).
+
+    `accepted_drafts[n]` counts the verifications that accepted n proposals; empty where the engine does not tell.
+    """
 
     prompt_id: str
+    category: str | None
+    input_tokens: int
     output_ids: list[int]
     output_text: str
     time_to_first_token_s: float
@@ -49,11 +54,13 @@ class PromptResult(Message, frozen=True, kw_only=True):
     decode_tokens_per_s: float
     verify_calls: int | None
     acceptance_length: float | None
+    accepted_drafts: list[int]
 
 
 class Divergence(Message, frozen=True, kw_only=True):
     """Where the two arms' greedy outputs part; a gap under the bound is a near-tie and counts as equal."""
 
+    concurrency: int
     prompt_id: str
     position: int
     token_baseline: int
@@ -62,8 +69,24 @@ class Divergence(Message, frozen=True, kw_only=True):
     near_tie: bool
 
 
+class ArmLevel(Message, frozen=True, kw_only=True):
+    """One arm with so many requests at a time.
+
+    `decode_tokens_per_s` is the token-weighted rate of one request, `output_tokens_per_s` that of the whole server over
+    `seconds`; acceptance is weighted by verifications, the bonus token included.
+    """
+
+    concurrency: int
+    prompts: list[PromptResult]
+    seconds: float
+    decode_tokens_per_s: float
+    end_to_end_tokens_per_s: float
+    output_tokens_per_s: float
+    acceptance_length: float | None
+
+
 class EvaluationReport(Message, frozen=True, kw_only=True):
-    """One arm: token-weighted decode rate over all prompts, acceptance weighted by verifications (bonus token included)."""
+    """One arm, level by level; `compared_outputs` counts the pairs of outputs that were held against the other arm's."""
 
     arm: Arm
     model: str
@@ -72,19 +95,96 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     engine_version: str
     dtype: str
     attention_backend: str | None
-    prompts: list[PromptResult]
-    decode_tokens_per_s: float
-    end_to_end_tokens_per_s: float
-    acceptance_length: float | None
-    compared_prompts: int
+    host_name: str
+    devices: list[str]
+    measured_at: float
+    levels: list[ArmLevel]
+    compared_outputs: int
     divergences: list[Divergence]
     fingerprint: str
 
 
-class VerdictReport(Message, frozen=True, kw_only=True):
-    """Promote, reject or inconclusive, with both rates. `speedup_interval` is a 95% paired bootstrap over the prompts."""
+Decision = Literal["promote", "reject", "inconclusive"]
 
-    decision: Literal["promote", "reject", "inconclusive"]
+
+class LevelVerdict(Message, frozen=True, kw_only=True):
+    """Both arms with so many requests at a time; see `ArmLevel` for the rates, first-token times are medians.
+
+    `speedup_interval` is a 95% bootstrap, paired by prompt. `step_cost` is the time of a verification with its drafts in plain
+    decoding steps: the acceptance length at which the drafter begins to help.
+    """
+
+    concurrency: int
+    decision: Decision
+    baseline_tokens_per_s: float
+    drafter_tokens_per_s: float
+    speedup: float
+    speedup_interval: tuple[float, float]
+    baseline_output_tokens_per_s: float
+    drafter_output_tokens_per_s: float
+    baseline_first_token_s: float
+    drafter_first_token_s: float
+    acceptance_length: float
+    step_cost: float
+
+
+class CategoryAcceptance(Message, frozen=True, kw_only=True):
+    """The acceptance length over the prompts of one category, weighted by verifications, the bonus token included."""
+
+    category: str
+    prompts: int
+    verifications: int
+    acceptance_length: float
+
+
+class Cause(Message, frozen=True, kw_only=True):
+    """One thing that makes drafters weak, with this run's own figures; `suspect` is None where too little is known."""
+
+    cause: Literal["coverage", "layer_ids", "context_length", "training_data", "serving"]
+    suspect: bool | None
+    text: str
+
+
+class ArmServer(Message, frozen=True, kw_only=True):
+    """How an arm was served (`environment` is laid over the inherited one) and when it was measured."""
+
+    arm: Arm
+    measured_at: float
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Provenance(Message, frozen=True, kw_only=True):
+    """What a verdict is about; hashes are SHA-256, None where an artifact has gone. `model_fingerprint` covers names and sizes
+    of the weights, not their content.
+    """
+
+    run: str
+    host_name: str
+    devices: list[str]
+    judged_at: float
+    release: str
+    model: str
+    model_fingerprint: str | None
+    drafter: str
+    drafter_sha256: str | None
+    mapping_sha256: str | None
+    train: str
+    train_sha256: str | None
+    evaluation: str
+    evaluation_sha256: str | None
+    max_tokens: int
+    servers: list[ArmServer]
+
+
+class VerdictReport(Message, frozen=True, kw_only=True):
+    """Promote, reject or inconclusive. The rates, the speed-up and its interval are those of the first of `levels`.
+
+    `prompts` counts prompts, as do the three figures of the outputs: a prompt whose outputs differ at one level differs.
+    `position_acceptance[k]` is the share of verifications that accepted the (k+1)-th proposal.
+    """
+
+    decision: Decision
     baseline_tokens_per_s: float
     drafter_tokens_per_s: float
     speedup: float
@@ -100,6 +200,12 @@ class VerdictReport(Message, frozen=True, kw_only=True):
     engine: str
     reasons: list[str]
     advice: list[str]
+    levels: list[LevelVerdict] = []
+    categories: list[CategoryAcceptance] = []
+    position_acceptance: list[float] = []
+    divergences: list[Divergence] = []
+    causes: list[Cause] = []
+    provenance: Provenance | None = None
 
 
 class StagePlan(Message, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ LayerIds = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_
 FlagValue = str | int | float | bool | list[str]
 Dtype = Literal["bfloat16", "float16", "float32"]
 EngineName = Literal["sglang", "vllm"]
+Concurrency = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+"""How many requests are under way at a time."""
 
 
 class TargetConfig(Config, frozen=True, kw_only=True):
@@ -22,7 +24,9 @@ class TargetConfig(Config, frozen=True, kw_only=True):
 
 
 class DataConfig(Config, frozen=True, kw_only=True):
-    """Conversations as JSONL, one `{"id", "conversations": [{"role", "content"}, …]}` a line."""
+    """Conversations as JSONL, one `{"id", "conversations": [{"role", "content"}, …]}` a line; `evaluation` may hold prompts in the
+    format of MT-Bench instead, with categories.
+    """
 
     train: str
     evaluation: str
@@ -102,8 +106,14 @@ class SpeculationConfig(Config, frozen=True, kw_only=True):
 
 
 class EvaluationConfig(Config, frozen=True, kw_only=True):
-    """Both arms answer the same held-out prompts greedily, one at a time, on the same backend and in `dtype`."""
+    """Both arms answer the same held-out prompts greedily, on the same backend and in `dtype`, once for each `concurrency`.
 
+    The drafter must help at every one of them: name the loads that it will serve, the lowest first.
+    """
+
+    concurrency: Annotated[list[Concurrency], msgspec.Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: [1, 4]
+    )
     prompts: Positive = 20
     max_tokens: Positive = 64
     warmup_prompts: int = 1

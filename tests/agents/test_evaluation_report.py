@@ -11,6 +11,7 @@ from remote.agents.evaluation.report import (
     end_to_end_rate,
     first_difference,
     oddity,
+    summarise,
 )
 from remote.protocol.reports import PromptResult
 
@@ -20,6 +21,8 @@ def prompt(
 ) -> PromptResult:
     return PromptResult(
         prompt_id=prompt_id,
+        category=None,
+        input_tokens=5,
         output_ids=ids,
         output_text="",
         time_to_first_token_s=first,
@@ -27,6 +30,7 @@ def prompt(
         decode_tokens_per_s=0.0,
         verify_calls=calls,
         acceptance_length=None,
+        accepted_drafts=[],
     )
 
 
@@ -40,6 +44,13 @@ def test_rates_weigh_tokens_and_leave_the_prefill_out() -> None:
 def test_acceptance_counts_the_bonus_token_but_not_the_prefills() -> None:
     assert acceptance_length([prompt("a", [1] * 13, calls=6), prompt("b", [1] * 9, calls=4)]) == pytest.approx(20 / 10)
     assert acceptance_length([prompt("a", [1, 2, 3])]) is None
+
+
+def test_a_level_has_the_rate_of_a_request_and_that_of_the_server() -> None:
+    level = summarise(2, [prompt("a", [1] * 11, total=3.0, calls=5), prompt("b", [1] * 31, total=11.0, calls=15)], 12.0)
+    assert level.decode_tokens_per_s == pytest.approx(40 / 12.0)
+    assert level.output_tokens_per_s == pytest.approx(42 / 12.0)
+    assert level.acceptance_length == pytest.approx(40 / 20)
 
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
@@ -68,13 +79,15 @@ def test_a_difference_is_judged_by_the_gap_at_its_place() -> None:
         prompt("x", [1]),
     ]
     drafter = [prompt("same", [1, 2]), prompt("tie", [1, 9, 3]), prompt("real", [8, 5]), prompt("ended", [7, 8])]
-    compared, found = compare(baseline, drafter, gap_at=gap_at, near_tie_logit_gap=1e-3)
+    arms = (summarise(4, arm, 9.0) for arm in (baseline, drafter))
+    compared, found = compare(*arms, gap_at=gap_at, near_tie_logit_gap=1e-3)
     assert compared == 4
     assert [(d.prompt_id, d.position, d.near_tie) for d in found] == [
         ("tie", 1, True),
         ("real", 0, False),
         ("ended", 1, False),
     ]
+    assert {d.concurrency for d in found} == {4}
     assert (found[2].token_baseline, found[2].token_drafter) == (-1, 8)
     assert asked == [("tie", [1]), ("real", []), ("ended", [7])]
 

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from remote.artifacts.conversations import read_conversations, read_prompts
+from remote.artifacts.conversations import Prompt, choose_prompts, read_conversations, read_prompts
 from remote.errors import Precondition
 
 CONVERSATION = b'{"id": "a", "conversations": [{"role": "user", "content": "q"}]}'
@@ -92,3 +94,26 @@ def test_the_same_prompt_id_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Precondition, match=r"prompts\.jsonl:3 .*\"a\" again"):
         read_prompts(path, limit=10)
     assert len(read_prompts(path, limit=2)) == 2
+
+
+def test_a_category_is_kept_and_what_has_none_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"question_id": 81, "category": "writing", "turns": ["a"]}\n{"prompt": "b"}\n')
+    assert [prompt.category for prompt in read_prompts(path)] == ["writing", None]
+
+
+@given(st.lists(st.sampled_from(["writing", "math", None])), st.integers(0, 30))
+def test_a_choice_of_prompts_has_as_much_of_every_category_as_there_is(
+    categories: list[str | None], count: int
+) -> None:
+    prompts = [Prompt(str(number), [], category) for number, category in enumerate(categories)]
+    chosen = choose_prompts(prompts, count)
+    assert len(chosen) == min(count, len(prompts)) == len({prompt.prompt_id for prompt in chosen})
+    taken = {name: sum(prompt.category == name for prompt in chosen) for name in set(categories)}
+    for name, found in taken.items():
+        assert found == categories.count(name) or found >= max(taken.values()) - 1
+
+
+def test_prompts_without_categories_are_the_first_ones() -> None:
+    prompts = [Prompt(str(number), []) for number in range(9)]
+    assert choose_prompts(prompts, 4) == prompts[:4]

@@ -22,7 +22,7 @@ from remote.agents.vocabulary import worker as vocabulary
 from remote.artifacts import hidden_states, mapping_copy
 from remote.engines.sglang_capture.roost_sglang_capture import spool
 from remote.pipeline import verdict
-from remote.protocol.reports import EvaluationReport, VerdictReport
+from remote.protocol.reports import ArmLevel, EvaluationReport, VerdictReport
 from remote.protocol.run import EvaluationConfig, VocabularyConfig
 from remote.protocol.specs import EvaluationSpec, MappingCopySpec, VocabularySpec
 from tests.agents.test_extraction_worker import CONVERSATIONS, LAYERS, MODEL, Engine, spec_of
@@ -121,11 +121,21 @@ def _arm(arm: str) -> EvaluationReport:
         engine_version="0",
         dtype="float32",
         attention_backend="torch",
-        prompts=[],
-        decode_tokens_per_s=1.0,
-        end_to_end_tokens_per_s=1.0,
-        acceptance_length=None,
-        compared_prompts=0,
+        host_name="host",
+        devices=[],
+        measured_at=0.0,
+        levels=[
+            ArmLevel(
+                concurrency=1,
+                prompts=[],
+                seconds=1.0,
+                decode_tokens_per_s=1.0,
+                end_to_end_tokens_per_s=1.0,
+                output_tokens_per_s=1.0,
+                acceptance_length=None,
+            )
+        ],
+        compared_outputs=0,
         divergences=[],
         fingerprint="f",
     )

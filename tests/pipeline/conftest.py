@@ -28,6 +28,7 @@ draft_vocab_size = 32
 steps = 4
 device = "cpu"
 [evaluation]
+concurrency = [1, 2]
 prompts = 2
 max_tokens = 4
 """

@@ -11,7 +11,7 @@ from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
 from remote.errors import WorkFailed
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import ArmAdvanced, ExtractionAdvanced, ServerPhase, ServerReady, StepLogged
-from remote.protocol.reports import EvaluationReport, PromptResult
+from remote.protocol.reports import ArmLevel, EvaluationReport, PromptResult
 from remote.protocol.specs import EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec
 
 SPECS = (EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec)
@@ -82,20 +82,34 @@ def _evaluate(spec: EvaluationSpec, job: JobContext) -> JobResult:
         engine_version="0",
         dtype="float32",
         attention_backend="intel_amx",
-        prompts=prompts,
-        decode_tokens_per_s=rate,
-        end_to_end_tokens_per_s=rate,
-        acceptance_length=acceptance,
-        compared_prompts=0 if spec.reference is None else 2,
+        host_name="host",
+        devices=["a processor"],
+        measured_at=time.time(),
+        levels=[_level(concurrency, prompts, rate, acceptance) for concurrency in spec.evaluation.concurrency],
+        compared_outputs=0 if spec.reference is None else 2,
         divergences=[],
         fingerprint=spec.fingerprint,
     )
     return _publish("evaluation", Path(spec.report), spec.fingerprint, msgspec.json.encode(report), "report.json")
 
 
+def _level(concurrency: int, prompts: list[PromptResult], rate: float, acceptance: float | None) -> ArmLevel:
+    return ArmLevel(
+        concurrency=concurrency,
+        prompts=prompts,
+        seconds=6 / rate,
+        decode_tokens_per_s=rate,
+        end_to_end_tokens_per_s=rate,
+        output_tokens_per_s=rate,
+        acceptance_length=acceptance,
+    )
+
+
 def _answer(prompt_id: str, rate: float, acceptance: float | None) -> PromptResult:
     return PromptResult(
         prompt_id=prompt_id,
+        category=None,
+        input_tokens=4,
         output_ids=[1, 2, 3],
         output_text="abc",
         time_to_first_token_s=0.1,
@@ -103,6 +117,7 @@ def _answer(prompt_id: str, rate: float, acceptance: float | None) -> PromptResu
         decode_tokens_per_s=rate,
         verify_calls=None if acceptance is None else 2,
         acceptance_length=acceptance,
+        accepted_drafts=[],
     )
 
 

@@ -134,6 +134,18 @@ def test_news_are_told_at_most_twice_a_second_but_a_new_job_at_once():
             0.25,
             "without the drafter: 5 of 20 prompts, 14.8 tok/s",
         ),
+        (
+            ArmAdvanced(
+                arm="drafter",
+                prompts_done=30,
+                prompts_total=40,
+                decode_tokens_per_s=9.8,
+                acceptance_length=1.71,
+                concurrency=4,
+            ),
+            0.75,
+            "with the drafter, 4 at a time: 30 of 40 prompts, 9.8 tok/s, acceptance length 1.71",
+        ),
     ],
 )
 def test_events_are_told_in_words(event, fraction, words):

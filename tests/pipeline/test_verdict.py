@@ -6,25 +6,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote.errors import UsageError
-from remote.pipeline.verdict import judge
-from remote.protocol.reports import Divergence, EvaluationReport, PromptResult
+from remote.pipeline.evidence import Evidence
+from remote.pipeline.verdict import SHOWN_DIVERGENCES, judge
+from remote.protocol.reports import ArmLevel, Divergence, EvaluationReport, PromptResult, VerdictReport
 from remote.protocol.run import VerdictConfig
 
 
-def report(arm: str, seconds: list[float], *, tokens: int = 65, acceptance: float | None = None) -> EvaluationReport:
-    prompts = [
-        PromptResult(
-            prompt_id=f"p{number}",
-            output_ids=list(range(tokens)),
-            output_text="",
-            time_to_first_token_s=0.5,
-            end_to_end_s=0.5 + value,
-            decode_tokens_per_s=(tokens - 1) / value,
-            verify_calls=None,
-            acceptance_length=acceptance,
-        )
-        for number, value in enumerate(seconds)
-    ]
+def answer(number: int, seconds: float, *, tokens: int = 65, calls: int | None = None) -> PromptResult:
+    return PromptResult(
+        prompt_id=f"p{number}",
+        category=("writing", "math")[number % 2],
+        input_tokens=20,
+        output_ids=list(range(tokens)),
+        output_text="",
+        time_to_first_token_s=0.5,
+        end_to_end_s=0.5 + seconds,
+        decode_tokens_per_s=(tokens - 1) / seconds,
+        verify_calls=calls,
+        acceptance_length=None,
+        accepted_drafts=[],
+    )
+
+
+def level(seconds: list[float], *, concurrency: int = 1, acceptance: float | None = None) -> ArmLevel:
+    calls = None if acceptance is None else round(64 / acceptance)
+    prompts = [answer(number, value, calls=calls) for number, value in enumerate(seconds)]
+    return ArmLevel(
+        concurrency=concurrency,
+        prompts=prompts,
+        seconds=sum(seconds) / concurrency,
+        decode_tokens_per_s=64 * len(seconds) / sum(seconds),
+        end_to_end_tokens_per_s=1.0,
+        output_tokens_per_s=65 * len(seconds) * concurrency / sum(seconds),
+        acceptance_length=acceptance,
+    )
+
+
+def report(arm: str, *levels: ArmLevel) -> EvaluationReport:
     return EvaluationReport(
         arm=arm,
         model="m",
@@ -33,75 +51,162 @@ def report(arm: str, seconds: list[float], *, tokens: int = 65, acceptance: floa
         engine_version="0.5.23",
         dtype="float32",
         attention_backend="intel_amx",
-        prompts=prompts,
-        decode_tokens_per_s=(tokens - 1) * len(seconds) / sum(seconds),
-        end_to_end_tokens_per_s=1.0,
-        acceptance_length=acceptance,
-        compared_prompts=len(seconds),
+        host_name="host",
+        devices=[],
+        measured_at=0.0,
+        levels=list(levels),
+        compared_outputs=sum(len(one.prompts) for one in levels),
         divergences=[],
         fingerprint="f",
     )
 
 
-def diverging(base: EvaluationReport, *, near_tie: bool) -> EvaluationReport:
-    divergence = Divergence(
-        prompt_id="p0", position=3, token_baseline=1, token_drafter=2, top_two_logit_gap=0.1, near_tie=near_tie
+def parting(concurrency: int, number: int, *, near_tie: bool) -> Divergence:
+    return Divergence(
+        concurrency=concurrency,
+        prompt_id=f"p{number}",
+        position=3,
+        token_baseline=1,
+        token_drafter=2,
+        top_two_logit_gap=0.1,
+        near_tie=near_tie,
     )
-    return msgspec.structs.replace(base, divergences=[divergence])
+
+
+def diverging(base: EvaluationReport, *divergences: Divergence) -> EvaluationReport:
+    return msgspec.structs.replace(base, divergences=list(divergences))
 
 
 STEADY = [4.0 + 0.1 * (number % 5) for number in range(20)]
+WOBBLY = [4.0 * (0.5 if number % 2 else 1.45) for number in range(20)]
 CONFIG = VerdictConfig()
+NOTHING_KNOWN = Evidence(proposals=2)
 
 
 def scaled(factor: float) -> list[float]:
     return [value / factor for value in STEADY]
 
 
+def verdict_at(*factors: float, acceptance: float = 1.9, evidence: Evidence = NOTHING_KNOWN) -> VerdictReport:
+    """The verdict on steady arms whose speed-up at 1, 4, 16, … requests at a time is as given."""
+    levels = [4**power for power in range(len(factors))]
+    base = report("baseline", *(level(STEADY, concurrency=one) for one in levels))
+    fast = report(
+        "drafter",
+        *(
+            level(scaled(factor), concurrency=one, acceptance=acceptance)
+            for one, factor in zip(levels, factors, strict=True)
+        ),
+    )
+    return judge(base, fast, CONFIG, evidence=evidence)
+
+
 def test_surely_faster_is_promoted() -> None:
-    verdict = judge(report("baseline", STEADY), report("drafter", scaled(1.4), acceptance=1.9), CONFIG, coverage=0.9)
+    verdict = verdict_at(1.4)
     assert verdict.decision == "promote"
     assert verdict.speedup == pytest.approx(1.4)
     assert verdict.identical_outputs == 20
+    assert "one request at a time, surely faster" in verdict.reasons[0]
 
 
-def test_a_drafter_that_slows_serving_down_is_rejected_with_what_to_look_at() -> None:
-    verdict = judge(report("baseline", STEADY), report("drafter", scaled(0.66), acceptance=1.15), CONFIG, coverage=0.6)
+def test_a_drafter_that_slows_serving_down_is_rejected_with_what_to_look_at_in_its_order() -> None:
+    verdict = verdict_at(0.66, acceptance=1.15, evidence=Evidence(proposals=2, coverage=0.6, simulated_acceptance=1.9))
     assert verdict.decision == "reject"
     assert verdict.speedup == pytest.approx(0.66)
-    assert any("60%" in advice for advice in verdict.advice)
-    assert any("layer ids" in advice for advice in verdict.advice)
+    assert "the speed-up is 0.66x" in verdict.reasons[0]
+    assert [cause.cause for cause in verdict.causes] == [
+        "coverage",
+        "layer_ids",
+        "context_length",
+        "training_data",
+        "serving",
+    ]
+    assert "60.0%" in verdict.causes[0].text
+    assert verdict.causes[0].suspect
+    assert "1.90 on held-out text, serving reached 1.15" in verdict.causes[4].text
+    assert verdict.causes[4].suspect
 
 
 def test_a_speedup_that_may_be_none_is_inconclusive() -> None:
-    wobbly = [4.0 * (0.5 if number % 2 else 1.45) for number in range(20)]
-    verdict = judge(report("baseline", [4.0] * 20), report("drafter", wobbly, acceptance=1.6), CONFIG, coverage=None)
+    base, wobbly = report("baseline", level([4.0] * 20)), report("drafter", level(WOBBLY, acceptance=1.6))
+    verdict = judge(base, wobbly, CONFIG, evidence=NOTHING_KNOWN)
     low, high = verdict.speedup_interval
     assert low < 1.0 < high
     assert verdict.decision == "inconclusive"
+    assert any("quieter host" in advice for advice in verdict.advice)
+
+
+def test_a_drafter_must_help_at_every_level() -> None:
+    verdict = verdict_at(1.4, 1.2, 0.9)
+    assert verdict.decision == "reject"
+    assert [one.decision for one in verdict.levels] == ["promote", "promote", "reject"]
+    assert verdict.reasons[0].startswith("16 requests at a time")
+    assert any("it helps at 1, 4 and not at 16" in advice for advice in verdict.advice)
+    assert verdict.speedup == verdict.levels[0].speedup
+    assert verdict_at(1.4, 1.2, 1.1).decision == "promote"
+
+
+def test_a_doubtful_level_makes_the_whole_inconclusive() -> None:
+    base = report("baseline", level(STEADY), level([4.0] * 20, concurrency=4))
+    fast = report("drafter", level(scaled(1.5), acceptance=1.9), level(WOBBLY, concurrency=4, acceptance=1.9))
+    verdict = judge(base, fast, CONFIG, evidence=NOTHING_KNOWN)
+    assert [one.decision for one in verdict.levels] == ["promote", "inconclusive"]
+    assert verdict.decision == "inconclusive"
+    assert len(verdict.reasons) == 1
+
+
+def test_a_drafter_that_is_accepted_and_costs_too_much_is_told_so() -> None:
+    verdict = verdict_at(0.9, acceptance=1.8)
+    assert verdict.levels[0].step_cost == pytest.approx(2.0)
+    assert any("as long as 2.00 plain steps" in advice for advice in verdict.advice)
 
 
 @pytest.mark.parametrize(("near_tie", "decision"), [(False, "reject"), (True, "promote")])
 def test_other_outputs_are_rejected_however_fast_unless_it_is_a_tie(near_tie: bool, decision: str) -> None:
-    base = diverging(report("baseline", STEADY), near_tie=near_tie)
-    verdict = judge(base, report("drafter", scaled(2.0), acceptance=2.5), CONFIG, coverage=None)
+    base = diverging(report("baseline", level(STEADY)), parting(1, 0, near_tie=near_tie))
+    verdict = judge(base, report("drafter", level(scaled(2.0), acceptance=2.5)), CONFIG, evidence=NOTHING_KNOWN)
     assert verdict.decision == decision
     assert (verdict.near_ties, verdict.real_divergences) == (int(near_tie), int(not near_tie))
     assert verdict.identical_outputs == 19
+    assert verdict.divergences == base.divergences
 
 
-def test_arms_without_a_common_prompt_cannot_be_judged() -> None:
-    other = msgspec.structs.replace(report("drafter", STEADY), prompts=[])
+def test_a_prompt_whose_outputs_part_at_two_levels_is_one_prompt() -> None:
+    base = report("baseline", level(STEADY), level(STEADY, concurrency=4))
+    base = diverging(base, parting(1, 0, near_tie=True), parting(4, 0, near_tie=False), parting(4, 1, near_tie=True))
+    fast = report("drafter", level(scaled(2.0), acceptance=2.5), level(scaled(2.0), concurrency=4, acceptance=2.5))
+    verdict = judge(base, fast, CONFIG, evidence=NOTHING_KNOWN)
+    assert (verdict.identical_outputs, verdict.near_ties, verdict.real_divergences) == (18, 1, 1)
+    assert [one.near_tie for one in verdict.divergences] == [False, True, True]
+
+
+def test_the_verdict_shows_real_differences_first_and_not_thousands() -> None:
+    many = [parting(1, number, near_tie=True) for number in range(200)]
+    base = diverging(report("baseline", level(STEADY)), *many, parting(1, 200, near_tie=False))
+    shown = judge(base, report("drafter", level(STEADY, acceptance=1.5)), CONFIG, evidence=NOTHING_KNOWN).divergences
+    assert len(shown) == SHOWN_DIVERGENCES
+    assert not shown[0].near_tie
+
+
+def test_arms_without_a_common_prompt_or_level_cannot_be_judged() -> None:
+    base = report("baseline", level(STEADY))
+    unasked = msgspec.structs.replace(level(STEADY), prompts=[])
     with pytest.raises(UsageError, match="no prompt in common"):
-        judge(report("baseline", STEADY), other, CONFIG, coverage=None)
+        judge(base, report("drafter", unasked), CONFIG, evidence=NOTHING_KNOWN)
+    with pytest.raises(UsageError, match="no level in common"):
+        judge(base, report("drafter", level(STEADY, concurrency=2)), CONFIG, evidence=NOTHING_KNOWN)
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.floats(0.5, 20), min_size=2, max_size=30), st.floats(0.3, 3))
-def test_the_interval_holds_the_measured_ratio(seconds: list[float], factor: float) -> None:
-    base, fast = report("baseline", seconds), report("drafter", [value / factor for value in seconds], acceptance=1.5)
-    verdict = judge(base, fast, CONFIG, coverage=None)
+@given(st.lists(st.floats(0.5, 20), min_size=2, max_size=30), st.floats(0.3, 3), st.randoms())
+def test_the_interval_holds_the_measured_ratio_and_the_order_does_not_matter(seconds, factor, random) -> None:
+    base = report("baseline", level(seconds))
+    fast = report("drafter", level([value / factor for value in seconds], acceptance=1.5))
+    verdict = judge(base, fast, CONFIG, evidence=NOTHING_KNOWN)
     low, high = verdict.speedup_interval
-    assert low <= verdict.speedup * (1 + 1e-9)
-    assert verdict.speedup * (1 - 1e-9) <= high
-    assert judge(base, fast, CONFIG, coverage=None) == verdict
+    assert low <= verdict.speedup <= high
+    assert judge(base, fast, CONFIG, evidence=NOTHING_KNOWN) == verdict
+    shuffled = list(base.levels[0].prompts)
+    random.shuffle(shuffled)
+    other = msgspec.structs.replace(base, levels=[msgspec.structs.replace(base.levels[0], prompts=shuffled)])
+    assert judge(other, fast, CONFIG, evidence=NOTHING_KNOWN) == verdict

@@ -37,7 +37,7 @@ EXTRACTION = run.ExtractionConfig(layer_ids=[2, 15, 27], concurrency=4, shard_by
 VOCABULARY = run.VocabularyConfig(draft_vocab_size=32000, source="/data/mapping", minimum_coverage=0.9)
 TRAINING = run.TrainingConfig(drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu")
 SPECULATION = run.SpeculationConfig(num_steps=3, top_k=1, draft_tokens=4)
-EVALUATION = run.EvaluationConfig(prompts=20, max_tokens=64, attention_backend="torch_native")
+EVALUATION = run.EvaluationConfig(concurrency=[1, 4], prompts=20, max_tokens=64, attention_backend="torch_native")
 RUN = run.RunConfig(
     name="embedded",
     target=run.TargetConfig(model="models/target", revision="main"),
@@ -161,7 +161,12 @@ EVENTS = [
     STEP,
     progress.CheckpointSaved(step=100, path="/runs/embedded/checkpoints/step-100", bytes=1 << 24),
     progress.ArmAdvanced(
-        arm="drafter", prompts_done=5, prompts_total=20, decode_tokens_per_s=48.5, acceptance_length=1.75
+        arm="drafter",
+        prompts_done=5,
+        prompts_total=20,
+        decode_tokens_per_s=48.5,
+        acceptance_length=1.75,
+        concurrency=4,
     ),
     progress.Note(level="warning", text="the learning rate was lowered"),
 ]
@@ -227,6 +232,8 @@ MAPPING_REPORT = reports.MappingReport(
 )
 PROMPT = reports.PromptResult(
     prompt_id="p-1",
+    category="writing",
+    input_tokens=12,
     output_ids=[1, 2, 3],
     output_text="Grüße",
     time_to_first_token_s=0.125,
@@ -234,9 +241,25 @@ PROMPT = reports.PromptResult(
     decode_tokens_per_s=2.0,
     verify_calls=2,
     acceptance_length=1.5,
+    accepted_drafts=[1, 1],
 )
 DIVERGENCE = reports.Divergence(
-    prompt_id="p-1", position=2, token_baseline=3, token_drafter=4, top_two_logit_gap=0.0005, near_tie=True
+    concurrency=1,
+    prompt_id="p-1",
+    position=2,
+    token_baseline=3,
+    token_drafter=4,
+    top_two_logit_gap=0.0005,
+    near_tie=True,
+)
+ARM_LEVEL = reports.ArmLevel(
+    concurrency=1,
+    prompts=[PROMPT],
+    seconds=1.25,
+    decode_tokens_per_s=48.5,
+    end_to_end_tokens_per_s=40.0,
+    output_tokens_per_s=38.0,
+    acceptance_length=1.75,
 )
 EVALUATION_REPORT = reports.EvaluationReport(
     arm="drafter",
@@ -246,13 +269,53 @@ EVALUATION_REPORT = reports.EvaluationReport(
     engine_version="0.5.23",
     dtype="float32",
     attention_backend="torch_native",
-    prompts=[PROMPT],
-    decode_tokens_per_s=48.5,
-    end_to_end_tokens_per_s=40.0,
-    acceptance_length=1.75,
-    compared_prompts=1,
+    host_name="gpu-host",
+    devices=["8 x NVIDIA RTX PRO 6000"],
+    measured_at=T0,
+    levels=[ARM_LEVEL],
+    compared_outputs=1,
     divergences=[DIVERGENCE],
     fingerprint="f" * 64,
+)
+LEVEL_VERDICT = reports.LevelVerdict(
+    concurrency=1,
+    decision="reject",
+    baseline_tokens_per_s=50.0,
+    drafter_tokens_per_s=48.5,
+    speedup=0.97,
+    speedup_interval=(0.95, 0.99),
+    baseline_output_tokens_per_s=45.0,
+    drafter_output_tokens_per_s=44.0,
+    baseline_first_token_s=0.125,
+    drafter_first_token_s=0.25,
+    acceptance_length=1.75,
+    step_cost=1.8,
+)
+CATEGORY = reports.CategoryAcceptance(category="writing", prompts=10, verifications=320, acceptance_length=1.75)
+CAUSE = reports.Cause(cause="coverage", suspect=True, text="the draft vocabulary covers 60.0% of the answers' tokens")
+ARM_SERVER = reports.ArmServer(
+    arm="drafter",
+    measured_at=T0,
+    command=["/opt/python", "-m", "sglang.launch_server", "--port", "0"],
+    environment={"NCCL_P2P_LEVEL": "SYS"},
+)
+PROVENANCE = reports.Provenance(
+    run="embedded",
+    host_name="gpu-host",
+    devices=["8 x NVIDIA RTX PRO 6000"],
+    judged_at=T0,
+    release="d" * 64,
+    model="/models/target",
+    model_fingerprint="a" * 64,
+    drafter="/runs/embedded/drafter",
+    drafter_sha256="b" * 64,
+    mapping_sha256="c" * 64,
+    train="/data/train.jsonl",
+    train_sha256="d" * 64,
+    evaluation="/data/eval.jsonl",
+    evaluation_sha256=None,
+    max_tokens=64,
+    servers=[ARM_SERVER],
 )
 VERDICT = reports.VerdictReport(
     decision="reject",
@@ -271,6 +334,12 @@ VERDICT = reports.VerdictReport(
     engine="sglang 0.5.23",
     reasons=["slower than without the drafter"],
     advice=["Train longer."],
+    levels=[LEVEL_VERDICT],
+    categories=[CATEGORY],
+    position_acceptance=[0.5, 0.25],
+    divergences=[DIVERGENCE],
+    causes=[CAUSE],
+    provenance=PROVENANCE,
 )
 STAGE_PLAN = reports.StagePlan(
     stage="extraction",
@@ -520,7 +589,13 @@ SAMPLES: list[Message] = [
     MAPPED_FILE,
     PROMPT,
     DIVERGENCE,
+    ARM_LEVEL,
     EVALUATION_REPORT,
+    LEVEL_VERDICT,
+    CATEGORY,
+    CAUSE,
+    ARM_SERVER,
+    PROVENANCE,
     STAGE_PLAN,
     HOST_SAMPLE,
     GPU_SAMPLE,

@@ -1,1 +1,1 @@
-"""The evaluation agent: one arm on held-out prompts, greedily, one at a time; rates, acceptance, and where outputs part."""
+"""The evaluation agent: one arm on held-out prompts, greedily, so many at a time; rates, acceptance, and where outputs part."""

@@ -12,16 +12,22 @@ from remote.errors import WorkFailed
 from remote.protocol.run import EngineName
 
 _TIMEOUT_S = 600.0
+_IDLE_TIMEOUT_S = 10.0
+"""After its last answer a server needs a moment to be idle, and only then it empties its cache."""
 
 
 class Completion(NamedTuple):
-    """Output ids and text, seconds to the first token and to the end, and verification calls (None without a drafter)."""
+    """Output ids and text, seconds to the first token and to the end, and verification calls (None without a drafter).
+
+    `accepted_drafts[n]` counts the verifications that accepted n proposals; empty where that is not told.
+    """
 
     output_ids: list[int]
     text: str
     time_to_first_token_s: float
     end_to_end_s: float
     verify_calls: int | None
+    accepted_drafts: list[int] = []
 
 
 class EngineClient:
@@ -44,6 +50,17 @@ class EngineClient:
         response = self._http.get(self._dialect.info)
         response.raise_for_status()
         return response.json()
+
+    def forget_prefixes(self) -> None:
+        """Have every prompt read anew, whatever was asked before; raises WorkFailed where the server will not."""
+        until = time.monotonic() + _IDLE_TIMEOUT_S
+        while (response := self._http.post(self._dialect.forget)).status_code != httpx.codes.OK:
+            if time.monotonic() > until:
+                raise WorkFailed(
+                    f"the server does not forget its prefixes: {response.status_code} {response.text[:300]!r}",
+                    hint="see the server's log",
+                )
+            time.sleep(0.1)
 
     def complete(self, input_ids: list[int], max_tokens: int) -> Completion:
         """Continue `input_ids` greedily; the end-of-sequence token ends it. Raises WorkFailed."""
@@ -75,6 +92,7 @@ class EngineClient:
             time_to_first_token_s=first - started,
             end_to_end_s=last - started,
             verify_calls=answer.verify_calls,
+            accepted_drafts=answer.accepted_drafts,
         )
 
     def top_two_gap(self, input_ids: list[int]) -> float:

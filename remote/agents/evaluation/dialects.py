@@ -14,21 +14,26 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Output ids and text, and how many verifications they took (None where the engine does not say, or has no drafter)."""
+    """Output ids and text, and how many verifications they took (None where the engine does not say, or has no drafter).
+
+    `accepted_drafts[n]` counts the verifications that accepted n proposals; empty where that is not told.
+    """
 
     output_ids: list[int]
     text: str
     verify_calls: int | None
+    accepted_drafts: list[int]
 
 
 class Dialect(NamedTuple):
-    """One engine's. `info` is the path of what it says of itself; `read` and `gap` raise LookupError for another answer.
+    """One engine's. `info` is the path of what it says of itself, a POST to `forget` empties its cache of prefixes; `read` and `gap` raise LookupError for another answer.
 
     `completion` streams; `read` takes the decoded `data:` events of the stream in their order. `gap` is in log-probabilities.
     """
 
     engine: EngineName
     info: str
+    forget: str
     completion: Callable[[list[int], int], Request]
     read: Callable[[Sequence[dict[str, Any]]], Answer]
     likeliest: Callable[[list[int]], Request]
@@ -43,7 +48,9 @@ def _sglang_completion(input_ids: list[int], max_tokens: int) -> Request:
 def _read_sglang(events: Sequence[dict[str, Any]]) -> Answer:
     """Every event has all tokens so far."""
     last = events[-1]
-    return Answer(last["output_ids"], last["text"], last["meta_info"].get("spec_verify_ct"))
+    about = last["meta_info"]
+    accepted = about.get("spec_correct_drafts_histogram") or []
+    return Answer(last["output_ids"], last["text"], about.get("spec_verify_ct"), accepted)
 
 
 def _sglang_likeliest(input_ids: list[int]) -> Request:
@@ -85,6 +92,7 @@ def _read_vllm(events: Sequence[dict[str, Any]]) -> Answer:
         ids,
         "".join(choice["text"] for choice in choices),
         None if speculative is None else speculative["num_spec_steps"],
+        [],
     )
 
 
@@ -97,5 +105,7 @@ def _vllm_gap(answer: dict[str, Any]) -> float:
     return float(first - second)
 
 
-SGLANG = Dialect("sglang", "/server_info", _sglang_completion, _read_sglang, _sglang_likeliest, _sglang_gap)
-VLLM = Dialect("vllm", "/version", _vllm_completion, _read_vllm, _vllm_likeliest, _vllm_gap)
+SGLANG = Dialect(
+    "sglang", "/server_info", "/flush_cache", _sglang_completion, _read_sglang, _sglang_likeliest, _sglang_gap
+)
+VLLM = Dialect("vllm", "/version", "/reset_prefix_cache", _vllm_completion, _read_vllm, _vllm_likeliest, _vllm_gap)

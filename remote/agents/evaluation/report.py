@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from remote.protocol.reports import Divergence, PromptResult
+from remote.protocol.reports import ArmLevel, Divergence, PromptResult
 
 _REPEATED_SHARE = 0.5
 _REPEATED_NGRAM = 4
@@ -31,6 +31,19 @@ def acceptance_length(prompts: Sequence[PromptResult]) -> float | None:
     return sum(len(prompt.output_ids) - 1 for prompt in prompts) / calls if calls else None
 
 
+def summarise(concurrency: int, prompts: Sequence[PromptResult], seconds: float) -> ArmLevel:
+    """The figures of one level, whose prompts took `seconds` together."""
+    return ArmLevel(
+        concurrency=concurrency,
+        prompts=list(prompts),
+        seconds=seconds,
+        decode_tokens_per_s=decode_rate(prompts),
+        end_to_end_tokens_per_s=end_to_end_rate(prompts),
+        output_tokens_per_s=sum(len(prompt.output_ids) for prompt in prompts) / seconds if seconds > 0 else 0.0,
+        acceptance_length=acceptance_length(prompts),
+    )
+
+
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
     """The first position at which two outputs differ; one that ends where the other goes on differs there. None = equal."""
     for position, (one, other) in enumerate(zip(left, right, strict=False)):
@@ -40,17 +53,17 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 
 
 def compare(
-    baseline: Sequence[PromptResult],
-    drafter: Sequence[PromptResult],
+    baseline: ArmLevel,
+    drafter: ArmLevel,
     *,
     gap_at: Callable[[str, list[int]], float],
     near_tie_logit_gap: float,
 ) -> tuple[int, list[Divergence]]:
     """How many prompts both arms answered, and where they part; `gap_at(prompt_id, common_output)` asks for the top-two gap."""
-    others = {prompt.prompt_id: prompt for prompt in drafter}
+    others = {prompt.prompt_id: prompt for prompt in drafter.prompts}
     compared = 0
     divergences: list[Divergence] = []
-    for prompt in baseline:
+    for prompt in baseline.prompts:
         other = others.get(prompt.prompt_id)
         if other is None:
             continue
@@ -61,6 +74,7 @@ def compare(
         gap = gap_at(prompt.prompt_id, list(prompt.output_ids[:position]))
         divergences.append(
             Divergence(
+                concurrency=baseline.concurrency,
                 prompt_id=prompt.prompt_id,
                 position=position,
                 token_baseline=_token_at(prompt.output_ids, position),

@@ -65,6 +65,7 @@ def _environment(engine: EngineConfig) -> dict[str, str]:
         "SPT_NOENV": "1",  # else setproctitle wipes the environment that strays are found by
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_SERVER_DEV_MODE": "1",  # else the cache of prefixes cannot be emptied between two measurements
         "PYTHONPATH": "",  # the release is of no use to the engine, whose Python may be another one
     }
     if engine.device == "cpu":

@@ -17,11 +17,18 @@ from remote.agents.training.objective import Batch
 
 @dataclass(frozen=True)
 class Acceptance:
-    """`length`: tokens per verification, the bonus token included; `accuracy` of each draft position; `tokens` walked."""
+    """`lengths[n]`: tokens per verification with n + 1 proposals, the bonus token included; `accuracy` of each draft position;
+    `tokens` walked.
+    """
 
-    length: float
+    lengths: list[float]
     accuracy: list[float]
     tokens: int
+
+    @property
+    def length(self) -> float:
+        """The acceptance length with all proposals."""
+        return self.lengths[-1]
 
 
 def correct_drafts(drafter: Drafter, batch: Batch, draft_ids: Tensor, steps: int) -> Tensor:
@@ -37,21 +44,22 @@ def correct_drafts(drafter: Drafter, batch: Batch, draft_ids: Tensor, steps: int
     return torch.stack(correct)
 
 
-def walk(accepted: list[int]) -> tuple[int, int]:
-    """Tokens and verifications when index t accepts `accepted[t]` proposals and each verification adds one token more."""
+def walk(accepted: list[int]) -> int:
+    """The verifications that it takes when index t accepts `accepted[t]` proposals and each adds one token more."""
     place = verifications = 0
     while place < len(accepted):
         place += accepted[place] + 1
         verifications += 1
-    return min(place, len(accepted)), verifications
+    return verifications
 
 
 @torch.no_grad()
 def measure_acceptance(
     drafter: Drafter, batches: Iterable[Batch], draft_ids: Tensor, *, steps: int
 ) -> Acceptance | None:
-    """Walk the masked tokens of `batches` with `steps` proposals a verification; None where there is nothing to walk."""
-    tokens = verifications = 0
+    """Walk the masked tokens of `batches` with 1 to `steps` proposals a verification; None where there is nothing to walk."""
+    tokens = 0
+    verifications = [0] * steps
     right = torch.zeros(steps, dtype=torch.int64)
     for batch in batches:
         correct = correct_drafts(drafter, batch, draft_ids, steps).cpu()
@@ -60,9 +68,9 @@ def measure_acceptance(
         predicted = (fed & shift_left(fed)).cpu()
         right += (correct & predicted).sum((1, 2))
         for row, places in zip(accepted, predicted, strict=True):
-            walked = walk(row[places].tolist())
-            tokens += walked[0]
-            verifications += walked[1]
-    if verifications == 0:
+            tokens += int(places.sum())
+            for proposals in range(1, steps + 1):
+                verifications[proposals - 1] += walk(row[places].clamp(max=proposals).tolist())
+    if tokens == 0:
         return None
-    return Acceptance(tokens / verifications, (right / tokens).tolist(), tokens)
+    return Acceptance([tokens / count for count in verifications], (right / tokens).tolist(), tokens)

@@ -118,6 +118,8 @@ def _summary(
     }
     for position, share in enumerate(acceptance.accuracy if acceptance else []):
         summary[f"held_out_accuracy_{position}"] = share
+    for proposals, length in enumerate(acceptance.lengths if acceptance else [], 1):
+        summary[f"simulated_acceptance_length_{proposals}"] = length
     return summary
 
 

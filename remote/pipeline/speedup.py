@@ -1,0 +1,121 @@
+"""What a drafter changes with so many requests at a time: both arms' rates on the same prompts, and how sure that is; pure."""
+
+import statistics
+from typing import NamedTuple
+
+import numpy as np
+
+from remote.errors import UsageError
+from remote.protocol.reports import ArmLevel, CategoryAcceptance, Decision, LevelVerdict, PromptResult
+
+_RESAMPLES = 2000
+_INTERVAL_PERCENT = (2.5, 97.5)
+_NOTHING = 1e-9
+"""In place of no tokens or no time, so that a prompt answered with a single token cannot divide by zero."""
+
+
+class Pair(NamedTuple):
+    """One prompt as both arms answered it."""
+
+    baseline: PromptResult
+    drafter: PromptResult
+
+
+def judge_level(baseline: ArmLevel, drafter: ArmLevel, *, minimum_speedup: float, seed: int) -> LevelVerdict:
+    """Promote when the speed-up is surely above the minimum, reject when it surely is not, else inconclusive.
+
+    Raises UsageError when the arms share no prompt.
+    """
+    pairs = pair(baseline, drafter)
+    speedup = measured_speedup(pairs)
+    low, high = speedup_interval(pairs, seed)
+    low, high = min(low, speedup), max(high, speedup)
+    acceptance = drafter.acceptance_length or 1.0
+    return LevelVerdict(
+        concurrency=baseline.concurrency,
+        decision=_decide(low, high, minimum_speedup),
+        baseline_tokens_per_s=baseline.decode_tokens_per_s,
+        drafter_tokens_per_s=drafter.decode_tokens_per_s,
+        speedup=speedup,
+        speedup_interval=(low, high),
+        baseline_output_tokens_per_s=baseline.output_tokens_per_s,
+        drafter_output_tokens_per_s=drafter.output_tokens_per_s,
+        baseline_first_token_s=statistics.median(one.time_to_first_token_s for one in baseline.prompts),
+        drafter_first_token_s=statistics.median(one.time_to_first_token_s for one in drafter.prompts),
+        acceptance_length=acceptance,
+        step_cost=acceptance / speedup,
+    )
+
+
+def _decide(low: float, high: float, minimum_speedup: float) -> Decision:
+    if high <= minimum_speedup:
+        return "reject"
+    return "promote" if low > minimum_speedup else "inconclusive"
+
+
+def pair(baseline: ArmLevel, drafter: ArmLevel) -> list[Pair]:
+    """The prompts that both arms answered, by their ids; raises UsageError where there is none."""
+    others = {prompt.prompt_id: prompt for prompt in drafter.prompts}
+    pairs = [Pair(prompt, others[prompt.prompt_id]) for prompt in baseline.prompts if prompt.prompt_id in others]
+    if not pairs:
+        raise UsageError("the two arms have no prompt in common", hint="evaluate both on the same file")
+    return sorted(pairs, key=lambda both: both.baseline.prompt_id)
+
+
+def measured_speedup(pairs: list[Pair]) -> float:
+    """The ratio of both arms' token-weighted decode rates."""
+    return float(_ratios(_figures(pairs)[None])[0])
+
+
+def speedup_interval(pairs: list[Pair], seed: int) -> tuple[float, float]:
+    """The 95% interval of the speed-up by a bootstrap over prompts, each with both its measurements."""
+    figures = _figures(pairs)
+    chosen = np.random.default_rng(seed).integers(0, len(pairs), (_RESAMPLES, len(pairs)))
+    low, high = np.percentile(_ratios(figures[chosen]), _INTERVAL_PERCENT)
+    return float(low), float(high)
+
+
+def _figures(pairs: list[Pair]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    """Tokens and seconds of decoding, without and with the drafter: [prompts, 4]."""
+    return np.array([[*_decoding(one.baseline), *_decoding(one.drafter)] for one in pairs])
+
+
+def _decoding(prompt: PromptResult) -> tuple[float, float]:
+    tokens, seconds = len(prompt.output_ids) - 1, prompt.end_to_end_s - prompt.time_to_first_token_s
+    return max(tokens, _NOTHING), max(seconds, _NOTHING)
+
+
+def _ratios(
+    figures: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]",
+) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """The speed-up of each resample: [resamples, prompts, 4] to [resamples]."""
+    base_tokens, base_seconds, draft_tokens, draft_seconds = figures.sum(axis=1).T
+    return (draft_tokens / draft_seconds) / (base_tokens / base_seconds)
+
+
+def acceptance_by_category(level: ArmLevel) -> list[CategoryAcceptance]:
+    """The acceptance length of each category in alphabetical order; a prompt's first token comes from its prefill."""
+    by_category: dict[str, list[PromptResult]] = {}
+    for prompt in level.prompts:
+        if prompt.category is not None and prompt.verify_calls:
+            by_category.setdefault(prompt.category, []).append(prompt)
+    return [
+        CategoryAcceptance(
+            category=category,
+            prompts=len(prompts),
+            verifications=(calls := sum(prompt.verify_calls or 0 for prompt in prompts)),
+            acceptance_length=sum(len(prompt.output_ids) - 1 for prompt in prompts) / calls,
+        )
+        for category, prompts in sorted(by_category.items())
+    ]
+
+
+def acceptance_by_position(level: ArmLevel) -> list[float]:
+    """The share of verifications that accepted the first, the second, … proposal; empty where the engine does not tell."""
+    width = max((len(prompt.accepted_drafts) for prompt in level.prompts), default=0)
+    counts = [0] * width
+    for prompt in level.prompts:
+        for accepted, times in enumerate(prompt.accepted_drafts):
+            counts[accepted] += times
+    total = sum(counts)
+    return [sum(counts[place:]) / total for place in range(1, width)] if total else []
