@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli import bulk, demo, embedded, hosts, jobs, record, run, secrets, server, storage, telemetry, vocabulary
+from console.cli import (
+    bulk,
+    demo,
+    embedded,
+    hosts,
+    jobs,
+    record,
+    run,
+    secrets,
+    server,
+    storage,
+    telemetry,
+    verdict,
+    vocabulary,
+)
 from console.cli.options import Host
 
 app = typer.Typer(
@@ -21,6 +35,7 @@ app = typer.Typer(
 )
 app.command("plan")(run.plan)
 app.command("run")(run.run)
+app.command("verdict", short_help="Show a run's verdict, or write it as a page with plots.")(verdict.verdict)
 app.command("status")(jobs.status)
 app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)

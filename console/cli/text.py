@@ -13,6 +13,7 @@ from console.state.units import (
     format_percent,
     format_rate,
 )
+from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
 from remote.protocol.ids import device_ranges
 from remote.protocol.jobs import (
     Finished,
@@ -137,7 +138,8 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written)}, {rate}"
         case ArmAdvanced() as arm:
             rate = format_rate(arm.decode_tokens_per_s, "tok")
-            return f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts, {rate}"
+            level = "" if arm.concurrency == 1 else f", {load(arm.concurrency)}"
+            return f"{arm.arm}{level}: {arm.prompts_done}/{arm.prompts_total} prompts, {rate}"
         case ServerPhase(phase=phase, elapsed_s=elapsed):
             return f"{phase.replace('_', ' ')} ({format_duration(elapsed)})"
         case ServerReady(url=url, startup_s=startup):
@@ -222,25 +224,35 @@ def _quoted(word: str) -> str:
 
 
 def verdict_lines(verdict: VerdictReport) -> list[str]:
-    """The verdict with both rates and the reasons."""
+    """The verdict with both rates at each load, the reasons, and what to look at."""
     low, high = verdict.speedup_interval
     lines = [
         f"verdict            {verdict.decision}",
         f"without drafter    {verdict.baseline_tokens_per_s:.2f} tok/s",
         f"with drafter       {verdict.drafter_tokens_per_s:.2f} tok/s",
         f"speed-up           {verdict.speedup:.2f}x (95% interval {low:.2f}x to {high:.2f}x)",
-        f"acceptance length  {verdict.acceptance_length:.2f} (bonus token included)",
+    ]
+    lines += [
+        f"{load(level.concurrency):<18} {level.baseline_tokens_per_s:.2f} to {level.drafter_tokens_per_s:.2f} tok/s each, "
+        f"{level.baseline_output_tokens_per_s:.1f} to {level.drafter_output_tokens_per_s:.1f} in all: {interval(level)}"
+        for level in verdict.levels[1:]
+    ]
+    shares = f"; proposals accepted: {positions(verdict)}" if verdict.position_acceptance else ""
+    lines.append(f"acceptance length  {verdict.acceptance_length:.2f} (bonus token included){shares}")
+    if verdict.categories:
+        found = (f"{one_line(one.category)} {one.acceptance_length:.2f}" for one in verdict.categories)
+        lines.append(f"by category        {', '.join(found)}")
+    lines += [
         f"coverage           {UNKNOWN if verdict.coverage is None else f'{verdict.coverage:.1%}'}",
-        f"greedy outputs     {_outputs(verdict)} ({one_line(f'{verdict.dtype}, {verdict.engine}')})",
+        f"greedy outputs     {outputs(verdict)} ({one_line(f'{verdict.dtype}, {verdict.engine}')})",
     ]
     lines += [f"because            {one_line(reason)}" for reason in verdict.reasons]
+    lines += [
+        f"look at {place}          {CAUSES[cause.cause]} ({suspicion(cause)}): {one_line(cause.text)}"
+        for place, cause in enumerate(causes_to_show(verdict), 1)
+    ]
     lines += [f"advice             {one_line(advice)}" for advice in verdict.advice]
     return lines
-
-
-def _outputs(verdict: VerdictReport) -> str:
-    same = f"{verdict.identical_outputs} of {verdict.prompts} identical"
-    return f"{same}, {verdict.near_ties} near-ties, {verdict.real_divergences} different"
 
 
 def mapping_lines(report: MappingReport) -> list[str]:

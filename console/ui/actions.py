@@ -170,4 +170,6 @@ class Actions(App[int]):
         if run is None or self._session is None:
             self.notify("There is no run yet.")
             return
-        self.push_screen(Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id))))
+        self.push_screen(
+            Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id), run.job_id))
+        )

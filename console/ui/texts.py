@@ -6,6 +6,7 @@ from rich.text import Text
 
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
+from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
 from console.ui.keymap import Action, key_name
 from console.ui.words import VERDICT_GLYPHS
 from remote.protocol.reports import VerdictReport
@@ -24,29 +25,48 @@ _MEANINGS = (
 )
 
 
-def verdict_text(verdict: VerdictReport) -> RenderableType:
-    """Decision, both rates, acceptance, outputs, reasons and advice."""
+def verdict_text(verdict: VerdictReport, job_id: str) -> RenderableType:
+    """Decision, both rates at each load, acceptance, outputs, reasons, what to look at and how to send it to somebody."""
     low, high = verdict.speedup_interval
     decision = Text(f"{VERDICT_GLYPHS[verdict.decision]} {verdict.decision}\n", style="bold")
-    rows = (
+    accepted = f"{verdict.acceptance_length:.2f} tokens a verification, the bonus token included"
+    rows = [
         ("without the drafter", f"{verdict.baseline_tokens_per_s:.2f} tok/s"),
         ("with the drafter", f"{verdict.drafter_tokens_per_s:.2f} tok/s"),
         ("speed-up", f"{verdict.speedup:.2f}x (95% interval {low:.2f}x to {high:.2f}x)"),
-        ("acceptance length", f"{verdict.acceptance_length:.2f} tokens a verification, the bonus token included"),
-        ("coverage", f"{format_percent(verdict.coverage)} of the answers' tokens are in the draft vocabulary"),
-        (
-            "greedy outputs",
+        *(
             (
-                f"{verdict.identical_outputs} of {verdict.prompts} identical, {verdict.near_ties} near-ties, "
-                f"{verdict.real_divergences} different"
-            ),
+                load(level.concurrency),
+                (
+                    f"{VERDICT_GLYPHS[level.decision]} {interval(level)}, in all {level.baseline_output_tokens_per_s:.1f} tok/s "
+                    f"without, {level.drafter_output_tokens_per_s:.1f} with it"
+                ),
+            )
+            for level in verdict.levels[1:]
         ),
+        ("acceptance length", accepted),
+    ]
+    if verdict.position_acceptance:
+        rows.append(("proposals accepted", f"{positions(verdict)} of the first, the second, …"))
+    if verdict.categories:
+        rows.append(
+            ("by category", ", ".join(f"{one.category} {one.acceptance_length:.2f}" for one in verdict.categories))
+        )
+    rows += [
+        ("coverage", f"{format_percent(verdict.coverage)} of the answers' tokens are in the draft vocabulary"),
+        ("greedy outputs", outputs(verdict)),
         ("measured with", f"{verdict.engine}, {verdict.dtype}, {verdict.prompts} prompts"),
-    )
+    ]
     parts: list[RenderableType] = [decision, two_columns(rows)]
-    for heading, sentences in (("Because", verdict.reasons), ("What to look at", verdict.advice)):
+    causes = [f"{CAUSES[one.cause]} ({suspicion(one)}): {one.text}" for one in causes_to_show(verdict)]
+    for heading, sentences in (
+        ("Because", verdict.reasons),
+        ("What to look at, in this order", causes),
+        ("What to do", verdict.advice),
+    ):
         if sentences:
             parts += [Text(f"\n{heading}", style="bold"), two_columns([("-", sentence) for sentence in sentences])]
+    parts.append(Text(f"\nAs a page with plots: roost verdict {sanitize(job_id)} --output DIR"))
     return Group(*parts)
 
 

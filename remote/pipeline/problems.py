@@ -127,6 +127,8 @@ def _check_levels(run: RunConfig) -> Iterator[str]:
             f"evaluation.concurrency asks for {max(levels)} requests at a time, but engine.max_running_requests is {most}. "
             f"Lower the one or raise the other."
         )
+    if missing := sorted(set(run.verdict.concurrency or levels) - set(levels)):
+        yield f"verdict.concurrency names {missing[0]}, which evaluation.concurrency does not measure. Add it there."
     if max(levels) > run.evaluation.prompts:
         yield (
             f"evaluation.concurrency asks for {max(levels)} requests at a time, but evaluation.prompts is only "

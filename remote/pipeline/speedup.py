@@ -21,7 +21,9 @@ class Pair(NamedTuple):
     drafter: PromptResult
 
 
-def judge_level(baseline: ArmLevel, drafter: ArmLevel, *, minimum_speedup: float, seed: int) -> LevelVerdict:
+def judge_level(
+    baseline: ArmLevel, drafter: ArmLevel, *, minimum_speedup: float, counts: bool = True, seed: int = 0
+) -> LevelVerdict:
     """Promote when the speed-up is surely above the minimum, reject when it surely is not, else inconclusive.
 
     Raises UsageError when the arms share no prompt.
@@ -33,6 +35,7 @@ def judge_level(baseline: ArmLevel, drafter: ArmLevel, *, minimum_speedup: float
     acceptance = drafter.acceptance_length or 1.0
     return LevelVerdict(
         concurrency=baseline.concurrency,
+        counts=counts,
         decision=_decide(low, high, minimum_speedup),
         baseline_tokens_per_s=baseline.decode_tokens_per_s,
         drafter_tokens_per_s=drafter.decode_tokens_per_s,

@@ -47,8 +47,8 @@ def judge(
     provenance: Provenance | None = None,
     seed: int = 0,
 ) -> VerdictReport:
-    """Promote when every level is surely faster than the minimum, reject when one surely is not, outputs differ or too little is
-    accepted, else inconclusive.
+    """Promote when every level that counts is surely faster than the minimum, reject when one surely is not, outputs differ or
+    too little is accepted, else inconclusive.
 
     "Surely" is the 95% interval of a bootstrap paired by prompt. `baseline` holds the comparison of the outputs. Raises
     UsageError when the arms share no level or no prompt.
@@ -57,7 +57,15 @@ def judge(
     both = [(level, others[level.concurrency]) for level in baseline.levels if level.concurrency in others]
     if not both:
         raise UsageError("the two arms have no level in common", hint="evaluate both with the same concurrency")
-    levels = [judge_level(*one, minimum_speedup=config.minimum_speedup, seed=seed) for one in both]
+    levels = [
+        judge_level(
+            *one,
+            minimum_speedup=config.minimum_speedup,
+            counts=config.concurrency is None or one[0].concurrency in config.concurrency,
+            seed=seed,
+        )
+        for one in both
+    ]
     outputs = _count_outputs(len(pair(*both[0])), baseline.divergences)
     first, served = levels[0], both[0][1]
     decision, reasons = _decide(levels, outputs, first.acceptance_length, config)
@@ -105,32 +113,33 @@ def _count_outputs(prompts: int, divergences: Sequence[Divergence]) -> _Outputs:
 def _decide(
     levels: Sequence[LevelVerdict], outputs: _Outputs, acceptance: float, config: VerdictConfig
 ) -> tuple[Decision, list[str]]:
-    reasons: list[str] = []
+    counting = [level for level in levels if level.counts]
     asked = f"{config.minimum_speedup:g}x"
+    reasons: list[str] = []
     if outputs.real:
         reasons.append(f"{outputs.real} of {outputs.prompts} greedy outputs differ from those without the drafter")
     reasons += [
-        f"{_at(level)}, the speed-up is {level.speedup:.2f}x and at most {level.speedup_interval[1]:.2f}x, {asked} is asked for"
-        for level in levels
+        f"{_with(level)} the speed-up is {level.speedup:.2f}x, at most {level.speedup_interval[1]:.2f}x; {asked} is asked for"
+        for level in counting
         if level.decision == "reject"
     ]
     if acceptance < config.minimum_acceptance_length:
-        reasons.append(f"the acceptance length is {acceptance:.2f}, {config.minimum_acceptance_length:g} is asked for")
+        reasons.append(f"the acceptance length is {acceptance:.2f}; {config.minimum_acceptance_length:g} is asked for")
     if reasons:
         return "reject", reasons
-    unsure = [level for level in levels if level.decision == "inconclusive"]
+    unsure = [level for level in counting if level.decision == "inconclusive"]
     if unsure:
         return "inconclusive", [
-            f"{_at(level)}, the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x: "
-            f"not surely above {asked}"
+            f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x, "
+            f"which is not surely above {asked}"
             for level in unsure
         ]
-    faster = [f"{_at(level)}, surely faster: at least {level.speedup_interval[0]:.2f}x" for level in levels]
+    faster = [f"{_with(level)} it is surely faster, at least {level.speedup_interval[0]:.2f}x" for level in counting]
     return "promote", [*faster, f"the outputs are the same, at an acceptance length of {acceptance:.2f}"]
 
 
-def _at(level: LevelVerdict) -> str:
-    return "one request at a time" if level.concurrency == 1 else f"{level.concurrency} requests at a time"
+def _with(level: LevelVerdict) -> str:
+    return "with one request at a time" if level.concurrency == 1 else f"with {level.concurrency} requests at a time"
 
 
 def _advise(decision: Decision, levels: Sequence[LevelVerdict], outputs: _Outputs) -> list[str]:
@@ -143,9 +152,9 @@ def _advise(decision: Decision, levels: Sequence[LevelVerdict], outputs: _Output
         )
     if by_decision["promote"] and by_decision["reject"]:
         helps, hurts = (", ".join(str(one.concurrency) for one in by_decision[name]) for name in ("promote", "reject"))
+        named = " and name those as verdict.concurrency" if any(one.counts for one in by_decision["reject"]) else ""
         advice.append(
-            f"it helps at {helps} and not at {hurts} requests at a time: where you never serve that many, take them out of "
-            f"evaluation.concurrency"
+            f"it helps at {helps} and not at {hurts} requests at a time: serve with it only where the loads are such{named}"
         )
     first = levels[0]
     if decision != "promote" and first.acceptance_length >= GOOD_ACCEPTANCE:

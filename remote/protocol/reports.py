@@ -108,13 +108,15 @@ Decision = Literal["promote", "reject", "inconclusive"]
 
 
 class LevelVerdict(Message, frozen=True, kw_only=True):
-    """Both arms with so many requests at a time; see `ArmLevel` for the rates, first-token times are medians.
+    """Both arms with so many requests at a time; see `ArmLevel` for the rates, first-token times are medians. One that does not
+    `count` was measured to be seen.
 
     `speedup_interval` is a 95% bootstrap, paired by prompt. `step_cost` is the time of a verification with its drafts in plain
     decoding steps: the acceptance length at which the drafter begins to help.
     """
 
     concurrency: int
+    counts: bool
     decision: Decision
     baseline_tokens_per_s: float
     drafter_tokens_per_s: float

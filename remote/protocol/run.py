@@ -106,9 +106,8 @@ class SpeculationConfig(Config, frozen=True, kw_only=True):
 
 
 class EvaluationConfig(Config, frozen=True, kw_only=True):
-    """Both arms answer the same held-out prompts greedily, on the same backend and in `dtype`, once for each `concurrency`.
-
-    The drafter must help at every one of them: name the loads that it will serve, the lowest first.
+    """Both arms answer the same held-out prompts greedily, on the same backend and in `dtype`, once with each number of requests
+    at a time (`concurrency`, the lowest first).
     """
 
     concurrency: Annotated[list[Concurrency], msgspec.Meta(min_length=1)] = msgspec.field(
@@ -123,8 +122,9 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
 
 
 class VerdictConfig(Config, frozen=True, kw_only=True):
-    """What a drafter must reach to be promoted."""
+    """What a drafter must reach to be promoted, at which of the measured loads; None means at all of them."""
 
+    concurrency: Annotated[list[Concurrency], msgspec.Meta(min_length=1)] | None = None
     minimum_speedup: float = 1.0
     minimum_acceptance_length: float = 1.2
 

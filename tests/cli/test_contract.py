@@ -77,6 +77,7 @@ def test_a_run_file_that_is_missing_is_named(embedded_data) -> None:
     [
         "run",
         "plan",
+        "verdict",
         "status",
         "wait",
         "stop",

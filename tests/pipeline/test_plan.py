@@ -187,6 +187,7 @@ def test_a_store_that_was_begun_is_resumed_only_by_the_same_run(plan: Plan, root
         ({"data__evaluation": "conversations/train.jsonl"}, "are the same conversations"),
         ({"evaluation__prompts": "3"}, "holds 2 prompts, but evaluation.prompts asks for 3"),
         ({"evaluation__concurrency": "[1, 3]"}, "3 requests at a time, but evaluation.prompts is only 2"),
+        ({"verdict__concurrency": "[4]"}, "verdict.concurrency names 4, which evaluation.concurrency does not measure"),
         ({"evaluation__concurrency": "[2, 1]"}, "evaluation.concurrency must ascend"),
         ({"engine__max_running_requests": "1"}, "2 requests at a time, but engine.max_running_requests is 1"),
         ({"speculation__draft_tokens": "7"}, "draft_tokens must be num_steps + 1 = 4"),

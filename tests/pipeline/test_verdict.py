@@ -87,7 +87,9 @@ def scaled(factor: float) -> list[float]:
     return [value / factor for value in STEADY]
 
 
-def verdict_at(*factors: float, acceptance: float = 1.9, evidence: Evidence = NOTHING_KNOWN) -> VerdictReport:
+def verdict_at(
+    *factors: float, acceptance: float = 1.9, evidence: Evidence = NOTHING_KNOWN, config: VerdictConfig = CONFIG
+) -> VerdictReport:
     """The verdict on steady arms whose speed-up at 1, 4, 16, … requests at a time is as given."""
     levels = [4**power for power in range(len(factors))]
     base = report("baseline", *(level(STEADY, concurrency=one) for one in levels))
@@ -98,7 +100,7 @@ def verdict_at(*factors: float, acceptance: float = 1.9, evidence: Evidence = NO
             for one, factor in zip(levels, factors, strict=True)
         ),
     )
-    return judge(base, fast, CONFIG, evidence=evidence)
+    return judge(base, fast, config, evidence=evidence)
 
 
 def test_surely_faster_is_promoted() -> None:
@@ -106,7 +108,7 @@ def test_surely_faster_is_promoted() -> None:
     assert verdict.decision == "promote"
     assert verdict.speedup == pytest.approx(1.4)
     assert verdict.identical_outputs == 20
-    assert "one request at a time, surely faster" in verdict.reasons[0]
+    assert verdict.reasons[0] == "with one request at a time it is surely faster, at least 1.40x"
 
 
 def test_a_drafter_that_slows_serving_down_is_rejected_with_what_to_look_at_in_its_order() -> None:
@@ -140,10 +142,17 @@ def test_a_drafter_must_help_at_every_level() -> None:
     verdict = verdict_at(1.4, 1.2, 0.9)
     assert verdict.decision == "reject"
     assert [one.decision for one in verdict.levels] == ["promote", "promote", "reject"]
-    assert verdict.reasons[0].startswith("16 requests at a time")
+    assert verdict.reasons[0].startswith("with 16 requests at a time the speed-up is 0.90x")
     assert any("it helps at 1, 4 and not at 16" in advice for advice in verdict.advice)
     assert verdict.speedup == verdict.levels[0].speedup
     assert verdict_at(1.4, 1.2, 1.1).decision == "promote"
+
+
+def test_a_level_that_does_not_count_is_shown_and_decides_nothing() -> None:
+    verdict = verdict_at(1.4, 0.9, config=VerdictConfig(concurrency=[1]))
+    assert verdict.decision == "promote"
+    assert [(one.counts, one.decision) for one in verdict.levels] == [(True, "promote"), (False, "reject")]
+    assert any("it helps at 1 and not at 4" in advice for advice in verdict.advice)
 
 
 def test_a_doubtful_level_makes_the_whole_inconclusive() -> None:

@@ -49,7 +49,7 @@ RUN = run.RunConfig(
     directory="runs/embedded",
     speculation=SPECULATION,
     evaluation=EVALUATION,
-    verdict=run.VerdictConfig(minimum_speedup=1.05, minimum_acceptance_length=1.4),
+    verdict=run.VerdictConfig(concurrency=[1], minimum_speedup=1.05, minimum_acceptance_length=1.4),
 )
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
 DRAFTER = specs.DrafterServing(
@@ -279,6 +279,7 @@ EVALUATION_REPORT = reports.EvaluationReport(
 )
 LEVEL_VERDICT = reports.LevelVerdict(
     concurrency=1,
+    counts=True,
     decision="reject",
     baseline_tokens_per_s=50.0,
     drafter_tokens_per_s=48.5,

@@ -8,9 +8,12 @@ import pytest
 
 from console.recording.format import LinkUp
 from console.state.link import Lost, Up
+from console.ui.screens.dialogs import Notice
+from console.ui.texts import verdict_text
 from remote.protocol.frames import JobChanged, LogData, ProgressMade, Telemetry
 from remote.protocol.jobs import Job, Running
 from remote.protocol.progress import ProgressRecord, StageChanged, StageFailed
+from tests.report.verdicts import verdict
 
 SIZES = [(80, 24), (120, 35), (160, 45), (200, 50)]
 TRAINING, EVALUATING, OVER = 180.0, 330.0, 510.0
@@ -82,6 +85,21 @@ async def test_a_finished_run_shows_its_verdict_in_a_line_and_in_full(embedded_r
         await screen.until_shown("✓ promote", "13.0 tok/s without the drafter, 15.0 with it: 1.15x")
         await screen.pilot.press("v")
         await screen.until_shown("12.99 tok/s", "14.98 tok/s", "95% interval", "20 of 20 identical", "Because")
+
+
+async def test_a_verdict_of_several_loads_says_where_it_helps_and_what_to_look_at(embedded_run, show) -> None:
+    async with show(embedded_run, until=OVER, size=(140, 50)) as screen:
+        await screen.until_shown("✓ promote")
+        screen.app.push_screen(Notice("Verdict", verdict_text(verdict(decision="reject"), "run-1")))
+        await screen.until_shown(
+            "✓ 1.30x (95% interval 1.25x to 1.35x)",
+            "does not count",
+            "70%, 45%, 25%",
+            "coding 2.00",
+            "What to look at, in this order",
+            "training against serving (look here): too little",
+            "roost verdict run-1 --output DIR",
+        )
 
 
 async def test_before_anything_ran_it_says_which_key_runs(embedded_run, show) -> None:

@@ -1,0 +1,1 @@
+"""A verdict as a page to send to somebody: Markdown and plots."""
