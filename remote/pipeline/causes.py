@@ -33,17 +33,24 @@ def _coverage(known: Evidence) -> Cause:
     sizes = ""
     if known.draft_vocab_size is not None and known.target_vocab_size is not None:
         sizes = f" ({known.draft_vocab_size:,} of {known.target_vocab_size:,} tokens)"
-    if known.coverage is None:
-        text = f"the draft vocabulary{sizes} was made elsewhere and nobody noted its coverage of these answers"
+    shares = [
+        (share, words)
+        for share, words in (
+            (known.coverage, "of the tokens that it was trained to say"),
+            (known.evaluated_coverage, "of the target's answers here"),
+        )
+        if share is not None
+    ]
+    if not shares:
+        text = f"the draft vocabulary{sizes} was made elsewhere and nobody noted its coverage"
         return Cause(cause="coverage", suspect=None, text=text)
-    most = math.fsum(known.coverage**position for position in range(known.proposals + 1))
-    text = (
-        f"the draft vocabulary{sizes} covers {known.coverage:.1%} of the answers' tokens, which bounds the acceptance length "
-        f"at about {most:.2f}"
-    )
-    suspect = known.coverage < LOW_COVERAGE
+    least = min(share for share, _ in shares)
+    most = math.fsum(least**position for position in range(known.proposals + 1))
+    covered = " and ".join(f"{share:.1%} {words}" for share, words in shares)
+    text = f"the draft vocabulary{sizes} covers {covered}, which bounds the acceptance length at about {most:.2f}"
+    suspect = least < LOW_COVERAGE
     return Cause(
-        cause="coverage", suspect=suspect, text=f"{text}: a larger one, or one of this data" if suspect else text
+        cause="coverage", suspect=suspect, text=f"{text}: a larger one, or one of such data" if suspect else text
     )
 
 

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from remote.agents.server.plan import engine_command, read_model_config
 from remote.artifacts.manifest import Manifest, read_manifest
 from remote.engines.layer_ids import to_sglang
@@ -24,6 +26,7 @@ _RELEASE = Path(__file__).resolve().parents[2].name
 class Evidence(NamedTuple):
     """What is known of a drafter, its training and its serving; None is what nobody noted.
 
+    `coverage` is over the answers that it was trained on, `evaluated_coverage` over the target's answers in the evaluation.
     Layer ids are the engine's: those that match what was captured, and those in the drafter's config. `positions` is how far the
     drafter can count, `window` the longest text that it was trained on, in tokens. `simulated_acceptance` is the acceptance
     length on held-out text at training time with as many proposals as serving makes, `first_accuracy` how often the first
@@ -32,6 +35,7 @@ class Evidence(NamedTuple):
 
     proposals: int
     coverage: float | None = None
+    evaluated_coverage: float | None = None
     draft_vocab_size: int | None = None
     target_vocab_size: int | None = None
     captured_layer_ids: list[int] | None = None
@@ -47,8 +51,8 @@ class Evidence(NamedTuple):
     first_accuracy: float | None = None
 
 
-def read_evidence(plan: Blueprint) -> Evidence:
-    """What the artifacts of the run say; whatever cannot be read is not known."""
+def read_evidence(plan: Blueprint, baseline: EvaluationReport) -> Evidence:
+    """What the artifacts of the run and the target's own answers say; whatever cannot be read is not known."""
     layout, run = plan.layout, plan.run
     mapping, store = _properties(layout.mapping), _properties(layout.store)
     summary = _properties(layout.drafter).get("summary") or {}
@@ -59,6 +63,7 @@ def read_evidence(plan: Blueprint) -> Evidence:
     return Evidence(
         proposals=proposals,
         coverage=mapping.get("coverage"),
+        evaluated_coverage=_coverage(layout.mapping, baseline),
         draft_vocab_size=drafter.get("draft_vocab_size"),
         target_vocab_size=text.get("vocab_size"),
         captured_layer_ids=_by_the_engine(store.get("layer_ids"), target),
@@ -125,6 +130,15 @@ def _by_the_engine(layer_ids: list[int] | None, target: dict[str, Any]) -> list[
         )
     except (KeyError, ValueError):
         return None
+
+
+def _coverage(mapping: Path, baseline: EvaluationReport) -> float | None:
+    answers = [token for prompt in baseline.levels[0].prompts for token in prompt.output_ids]
+    try:
+        offsets = np.load(mapping / "d2t.npy", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return float(np.isin(answers, offsets + np.arange(len(offsets))).mean()) if answers else None
 
 
 def _manifest(directory: Path) -> Manifest | None:

@@ -25,7 +25,7 @@ def judge_run(blueprint: Blueprint) -> VerdictReport:
         baseline,
         drafter,
         blueprint.run.verdict,
-        evidence=read_evidence(blueprint),
+        evidence=read_evidence(blueprint, baseline),
         provenance=read_provenance(blueprint, [baseline, drafter]),
     )
     try:

@@ -46,6 +46,11 @@ def test_a_sound_drafter_has_no_suspect_and_says_its_figures() -> None:
     ("cause", "changes", "words"),
     [
         ("coverage", {"coverage": 0.7}, "70.0%"),
+        (
+            "coverage",
+            {"evaluated_coverage": 0.5},
+            "96.0% of the tokens that it was trained to say and 50.0% of the target's",
+        ),
         ("layer_ids", {"served_layer_ids": [2, 30, 58]}, "learned from layers 3, 31, 59 and is served with 2, 30, 58"),
         ("layer_ids", {"served_layer_ids": None}, "its config names no layers"),
         ("context_length", {"positions": 64}, "it knows 64 positions"),
