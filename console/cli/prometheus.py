@@ -188,8 +188,13 @@ class Reading(Collector):
         metric = GaugeMetricFamily(
             "roost_diagnosis_start_time_seconds", "Since when something is wrong.", labels=labels
         )
+        since: dict[tuple[str, str, str], float] = {}
         for each in self._sample.diagnoses:
-            _add(metric, [each.code, each.severity, each.subject, self._host], each.since)
+            # One subject may have several of a kind (two XIDs of a device); a series is told once, or nobody can scrape the page.
+            key = (each.code, each.severity, each.subject)
+            since[key] = min(each.since, since.get(key, each.since))
+        for key, began in since.items():
+            _add(metric, [*key, self._host], began)
         return metric
 
 

@@ -1,11 +1,13 @@
 """So many at a time, never more; the replies in the order of what was asked; a stop or an error ends it."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remote.agents.evaluation import sending
 from remote.agents.evaluation.sending import send_all
 
 
@@ -39,18 +41,30 @@ def test_as_many_are_under_way_as_were_asked_for_and_no_more() -> None:
     assert most == 3
 
 
-def test_a_stop_leaves_what_was_not_begun() -> None:
+def test_a_stop_leaves_what_was_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
+    is_told_to_end = threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            is_told_to_end.set()
+            super().shutdown(wait=wait)
 
     class Asked(Exception):
         pass
 
+    def send(ask: int) -> None:
+        sent.append(ask)
+        assert ask == 0 or is_told_to_end.wait(30)
+
     def check() -> None:
         raise Asked
 
+    monkeypatch.setattr(sending, "ThreadPoolExecutor", Pool)
     with pytest.raises(Asked):
-        send_all(list(range(1000)), 2, sent.append, lambda _: None, check)
-    assert len(sent) < 1000
+        send_all(list(range(1000)), 2, send, lambda _: None, check)
+    assert len(sent) <= 3, "the first, and one under way for each thread"
 
 
 def test_a_request_that_fails_ends_it() -> None:

@@ -154,6 +154,17 @@ def test_prometheus_has_the_names_and_units_of_the_dcgm_exporter() -> None:
     assert found["roost_diagnosis_start_time_seconds"][0].labels["code"] == DIAGNOSIS.code
 
 
+def test_prometheus_tells_a_series_once_with_its_earliest_time() -> None:
+    later = msgspec.structs.replace(DIAGNOSIS, since=DIAGNOSIS.since + 5, summary="another one")
+    other = msgspec.structs.replace(DIAGNOSIS, subject="GPU 7")
+    sample = msgspec.structs.replace(TELEMETRY_SAMPLE, diagnoses=[later, DIAGNOSIS, other])
+    found = figures(exposition(sample, "lab-1", []))["roost_diagnosis_start_time_seconds"]
+    assert [(one.labels["subject"], one.value) for one in found] == [
+        (DIAGNOSIS.subject, DIAGNOSIS.since),
+        ("GPU 7", DIAGNOSIS.since),
+    ]
+
+
 def test_prometheus_leaves_out_what_is_not_known() -> None:
     unknown = {
         name: None

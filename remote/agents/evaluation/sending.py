@@ -25,7 +25,7 @@ def send_all(
             for future in as_completed(futures):
                 tell(future.result())
                 check()
-        except BaseException:
+        except BaseException:  # a stop as well: leaving the pool would send all the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [future.result() for future in futures]
