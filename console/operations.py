@@ -320,6 +320,11 @@ def ask_passphrases_with(ask: Ask) -> None:
     ask_passphrase.set(ask)
 
 
+def report_beginnings_with(report: Callable[[str], None]) -> None:
+    """From now on, in all that is started from here, `report` is told of a demo host that begins because it was named."""
+    demo.report.set(report)
+
+
 async def trust_host(name: str, fingerprint: str) -> str:
     """Accept the key of a host, or of the first unknown one on the way to it, whose fingerprint a person has compared; whose it was."""
     return await ssh.trust(await find_host(name), fingerprint)

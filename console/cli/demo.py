@@ -6,7 +6,7 @@ import typer
 
 from console import operations, operations_demo
 from console.cli.options import Json
-from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.output import execute, print_document, print_text
 
 LIST = "list"
 
@@ -28,7 +28,6 @@ def demo(
     host, name = operations.EMBEDDED, scenario.replace("-", "_")
     if name:
         host = execute(operations_demo.start_demo(name), as_json=as_json).name
-        narrate(f"{host}: {operations_demo.list_scenarios()[name]} (simulated)")
     if as_json:
         print_document("demo", {"host": host, "scenario": name or None})
         return

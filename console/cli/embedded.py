@@ -2,7 +2,7 @@
 
 import typer
 
-from console import operations
+from console import operations, operations_demo
 from console.cli.options import Json
 from console.cli.output import execute, narrate, print_document, print_text
 
@@ -29,9 +29,15 @@ def prepare(as_json: Json = False) -> None:  # noqa: FBT002
 
 @app.command()
 def stop(as_json: Json = False) -> None:  # noqa: FBT002
-    """Stop the embedded host's SSH server; its jobs go on."""
-    stopped = execute(operations.stop_embedded(), as_json=as_json)
+    """Stop the embedded host's SSH server, whose jobs go on, and every demo host with all that it runs."""
+
+    async def work() -> tuple[bool, list[str]]:
+        return await operations.stop_embedded(), await operations_demo.stop_demos()
+
+    stopped, demos = execute(work(), as_json=as_json)
     if as_json:
-        print_document("embedded", {"stopped": stopped})
-    else:
-        print_text("stopped; its jobs go on" if stopped else "it was not running")
+        print_document("embedded", {"stopped": stopped, "demo_hosts": demos})
+        return
+    print_text("stopped; its jobs go on" if stopped else "the embedded host was not running")
+    for name in demos:
+        print_text(f"{name} stopped, with its jobs and its recorder")

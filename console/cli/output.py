@@ -85,6 +85,7 @@ def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:
     """Run an operation; errors become their message and exit code, Ctrl-C becomes 130."""
     if not as_json and sys.stdin.isatty() and sys.stderr.isatty():
         operations.ask_passphrases_with(_ask_on_the_terminal)
+    operations.report_beginnings_with(narrate)
     try:
         return asyncio.run(work)
     except ConsoleError as error:

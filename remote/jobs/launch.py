@@ -10,6 +10,7 @@ from remote.protocol.specs import (
     MappingCopySpec,
     PurgeSpec,
     RecorderSpec,
+    RehearsalSpec,
     RunSpec,
     ServerSpec,
     Spec,
@@ -39,6 +40,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
     PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
     RecorderSpec: ("recorder", "remote.recorder.worker", 30.0),
+    RehearsalSpec: ("rehearsal", "remote.agents.rehearsal.worker", 5.0),
     RunSpec: ("run", "remote.pipeline.runner", 60.0),
 }
 

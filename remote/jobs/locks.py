@@ -34,8 +34,15 @@ def lock_directory(root: Path) -> Path:
 
 
 def device_directory() -> Path:
-    """The same for the locks of this host's devices, which all roots of this user share."""
-    return _private_directory("devices")
+    """The same for the locks of this host's devices, which all roots of this user share.
+
+    `$ROOST_DEVICE_LOCKS` names another one where the devices are others than those of the machine, as on a demo host.
+    """
+    named = os.environ.get("ROOST_DEVICE_LOCKS")
+    if named is None:
+        return _private_directory("devices")
+    make_private(Path(named))
+    return Path(named)
 
 
 def _private_directory(name: str) -> Path:

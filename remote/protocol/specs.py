@@ -120,6 +120,18 @@ class RecorderSpec(Message, frozen=True, kw_only=True):
     idle_exit_s: float = 120.0
 
 
+class RehearsalSpec(Message, frozen=True, kw_only=True):
+    """Hold `gpus` devices that a stand-in plays, and train a small model on the CPU meanwhile, a step every `step_s`.
+
+    After `stands_after` steps nothing comes of it any more, as when a rank waits for a peer that is elsewhere; None is never.
+    """
+
+    gpus: int
+    steps: int
+    step_s: float
+    stands_after: int | None = None
+
+
 class RunSpec(Message, frozen=True, kw_only=True):
     """Run the whole pipeline; it is itself a job."""
 
@@ -135,6 +147,7 @@ Spec = (
     | EvaluationSpec
     | PurgeSpec
     | RecorderSpec
+    | RehearsalSpec
     | RunSpec
 )
 """Every spec; the tag names the agent's work."""

@@ -1,10 +1,13 @@
 """Hosts whose devices are played: apart from the embedded host, on what is installed for it, from the beginning each time."""
 
+import asyncio
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +19,8 @@ from console.embedded import demo, lifecycle, nvml_standin
 from console.errors import ConsoleError, UsageError
 from remote.jobs import locks
 from remote.protocol.errors import ErrorCode
+from remote.protocol.jobs import Job, Running, is_over
+from remote.protocol.telemetry import Diagnosis
 from tests.jobs.workshop import end_everything_below
 
 
@@ -48,6 +53,76 @@ async def test_a_scenario_is_a_host_of_its_own_with_played_devices(installed: Pa
     assert [gpu.gpu_index for gpu in sample.gpus if gpu.error] == [3]
     assert (installed / "demo/one_lost/root/models/small").is_dir(), "the models are those of the embedded host"
     assert not (installed / "embedded/server").exists(), "the embedded host is left alone"
+
+
+async def until(condition: Callable[[], Awaitable[object]], timeout_s: float = 120.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := await condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.2)
+    return found
+
+
+async def rehearsals(session: operations.Session) -> list[Job]:
+    return [job for job in await operations.list_jobs(session) if job.agent == "rehearsal"]
+
+
+async def test_a_scenario_of_devices_at_work_has_a_job_that_holds_them(installed: Path, with_compiler: None) -> None:
+    await operations_demo.start_demo("training")
+    async with operations.open_host("demo-training", actor="ann") as session:
+        (job,) = await rehearsals(session)
+        assert isinstance(job.state, Running)
+        assert job.gpus == list(range(8))
+
+        async def is_playing() -> object:
+            sample = await operations_telemetry.read_telemetry(session)
+            return {gpu.owner_job_id for gpu in sample.gpus} == {job.job_id} and all(
+                (gpu.gpu_utilization or 0.0) > 0.5 for gpu in sample.gpus
+            )
+
+        await until(is_playing)
+        await operations_demo.start_demo("training")
+        again, before = await rehearsals(session)
+        assert isinstance(again.state, Running)
+        assert is_over(before.state)
+
+
+async def test_a_played_hosts_devices_are_no_others(installed: Path, with_compiler: None) -> None:
+    for scenario in ("training", "one_idle"):
+        await operations_demo.start_demo(scenario)
+    for scenario in ("training", "one_idle"):
+        async with operations.open_host(f"demo-{scenario}", actor="ann") as session:
+            assert [job.gpus for job in await rehearsals(session)] == [list(range(8))]
+        assert len(list((installed / f"demo/{scenario}/devices").glob("gpu*.lock"))) == 8
+
+
+async def test_stopping_leaves_nothing_at_work(installed: Path, with_compiler: None) -> None:
+    await operations_demo.start_demo("training")
+    async with operations.open_host("demo-training", actor="ann") as session:
+        await operations_telemetry.read_telemetry(session)
+    stopped = await asyncio.to_thread(CliRunner().invoke, app, ["embedded", "stop", "--json"])
+    assert json.loads(stopped.stdout)["embedded"] == {"stopped": False, "demo_hosts": ["demo-training"]}
+    root = installed / "demo/training/root"
+    assert {found.name.split("-")[0] for found in (root / "jobs").iterdir()} == {"recorder", "rehearsal"}
+    assert all((job / "exit.json").exists() for job in (root / "jobs").iterdir())
+    assert not await lifecycle.is_running(demo.demo_home("training"))
+    assert await operations_demo.stop_demos() == []
+
+
+@pytest.mark.slow
+async def test_the_trouble_of_a_scenario_is_told_of_its_job(installed: Path, with_compiler: None) -> None:
+    for scenario, code in {"spinning": "busy_not_working", "one_idle": "gpu_idle"}.items():
+        await operations_demo.start_demo(scenario)
+        async with operations.open_host(f"demo-{scenario}", actor="ann") as session:
+
+            async def told() -> list[Diagnosis]:
+                return (await operations_telemetry.read_telemetry(session)).diagnoses
+
+            found = await until(told, 180.0)
+            assert [one.code for one in found] == [code], found
+            (job,) = await rehearsals(session)
+            assert found[0].job_id == job.job_id
+        await operations_demo.stop_demos()
 
 
 async def test_a_scenario_begins_anew_when_asked_and_when_its_server_was_not_there(

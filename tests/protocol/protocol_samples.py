@@ -120,6 +120,7 @@ SPECS = [
     specs.RunSpec(run=RUN),
     PURGE,
     specs.RecorderSpec(idle_exit_s=900.0),
+    specs.RehearsalSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
 ]
 
 STAGE_STATES = [

@@ -1,6 +1,7 @@
 """A stand-in for NVIDIA's management library that plays scenarios: for `roost demo --scenario`, the tests and the benchmark.
 
 A file of `scenarios/` begins with a comment of one line that describes it; `extends NAME` stands for the lines of another.
+`job = steps` and `job = stands` say what the demo's job does on the devices; the library itself knows no jobs.
 """
 
 import os
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 from console.errors import ConsoleError, UsageError
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -36,6 +38,15 @@ def scenario_text(name: str) -> str:
     text = files("console.embedded.nvml_standin").joinpath("scenarios", f"{name}.txt").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     return "".join(scenario_text(line.split()[1]) if line.startswith("extends ") else line for line in lines)
+
+
+def scenario_job(text: str) -> Literal["steps", "stands"] | None:
+    """What the job of a scenario does with its devices: it goes on, or stands still soon; None for a scenario without one."""
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "job":
+            return "stands" if value.strip() == "stands" else "steps"
+    return None
 
 
 def compiler() -> str | None:

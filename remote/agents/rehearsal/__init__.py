@@ -1,0 +1,1 @@
+"""The job of a demo host."""
