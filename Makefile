@@ -7,7 +7,7 @@ ROOST_TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export ROOST_TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo prepare engine test test-all check format lock screenshots clean
+.PHONY: help demo prepare engine engine-vllm test test-all check format lock screenshots clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,7 +21,7 @@ prepare: $(VENV)/.console ## Install the console and the embedded host (engine, 
 test: $(VENV)/.dev engine ## The test suite, with real SSH and the real engine
 	$(BIN)/pytest -m "not slow"
 
-test-all: $(VENV)/.dev prepare ## The test suite and what takes minutes: the whole run on the embedded host
+test-all: $(VENV)/.dev prepare $(if $(ROOST_VLLM_PYTHON),,engine-vllm) ## The test suite and what takes minutes: the whole run, and vLLM
 	$(BIN)/pytest
 
 check: $(VENV)/.dev ## Style, types and import contracts
@@ -36,6 +36,9 @@ format: $(VENV)/.dev ## Rewrite the code in the house style
 
 engine: $(VENV)/.console ## The engine's environment alone
 	$(BIN)/python -m console.embedded.engine
+
+engine-vllm: $(VENV)/.console ## vLLM's environment beside it, for runs that serve and evaluate with vLLM
+	$(BIN)/python -m console.embedded.engine --vllm
 
 lock: $(VENV)/.dev ## Write the versions that are installed now into constraints.txt
 	$(BIN)/pip freeze --exclude-editable --exclude torch | grep -v '^-e' > constraints.txt

@@ -11,12 +11,13 @@ os.environ.setdefault("ROOST_RESERVE_BYTES", str(1 << 20))
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-def _default_engine_python() -> Path:
+def _engine_python(variable: str, directory: str) -> Path:
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
-    return data / "roost/embedded/engine/bin/python"
+    return Path(os.environ.get(variable) or data / "roost/embedded" / directory / "bin/python")
 
 
-_ENGINE_PYTHON = Path(os.environ.get("ROOST_ENGINE_PYTHON") or _default_engine_python())
+_ENGINE_PYTHON = _engine_python("ROOST_ENGINE_PYTHON", "engine")
+_VLLM_PYTHON = _engine_python("ROOST_VLLM_PYTHON", "engine-vllm")
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,14 @@ def engine_python() -> Path:
     if not _ENGINE_PYTHON.exists():
         pytest.fail(f"no engine at {_ENGINE_PYTHON}: run `make engine`, or set ROOST_ENGINE_PYTHON")
     return _ENGINE_PYTHON
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> Path:
+    """The interpreter of vLLM's environment; `make engine-vllm` installs it."""
+    if not _VLLM_PYTHON.exists():
+        pytest.fail(f"no vLLM at {_VLLM_PYTHON}: run `make engine-vllm`, or set ROOST_VLLM_PYTHON")
+    return _VLLM_PYTHON
 
 
 @pytest.fixture

