@@ -1,14 +1,21 @@
-"""What can be asked of a server that a job runs: one HTTP request through the host's connection."""
+"""Servers: to plan, start and measure one, and to ask one that runs through the host's connection."""
 
+from contextlib import aclosing
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from console.errors import ConsoleError, UsageError
 from console.link.engine_http import HttpReply, exchange
-from console.operations import Session, get_job, read_progress
+from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, read_progress
+from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.ids import JobId
+from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.progress import ServerReady
+from remote.protocol.progress import ProgressRecord, ServerReady
+from remote.protocol.reports import ServerPlan
+from remote.protocol.requests import JobReply, PlanServer, ReadBenchmark, StartJob
+from remote.protocol.run import BenchmarkConfig
+from remote.protocol.specs import BenchmarkSpec, ServerSpec
 
 REQUEST_TIMEOUT_S = 60.0
 
@@ -23,17 +30,83 @@ async def request_server(
     """
     if not path.startswith("/") or any(not 0x21 <= ord(character) <= 0x7E for character in path):
         raise UsageError(f"{path!r} is no path of a server", hint="such as /v1/models, /get_server_info or /metrics")
+    ready = (await _running_server(session, job_id)).ready
+    port = urlsplit(ready.url).port
+    if port is None:
+        raise _unmet(f"the server of {job_id} reported no port: {ready.url}")
+    stream = await session.open_port(port)
+    return await exchange(stream, f"127.0.0.1:{port}", path, body=body, timeout_s=timeout_s)
+
+
+async def plan_server(
+    session: Session, document: str, overrides: dict[str, str] | None = None, *, drafter: bool = False
+) -> ServerPlan:
+    """Resolve on the host the server that a run's evaluation measures: its command, and what stands in the way."""
+    request = PlanServer(document=document, overrides=overrides or {}, drafter=drafter)
+    return await ask(session, request, ServerPlan, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def start_server(session: Session, plan: ServerPlan, *, op_id: OpId | None = None) -> Job:
+    """Start a planned server as a job of its own, which serves until it is stopped; a plan with problems is refused."""
+    if plan.problems:
+        raise _unmet(
+            f"the server of {plan.run} cannot start: {'; '.join(plan.problems)}",
+            hint="mend what is named, or change the run file",
+        )
+    request = StartJob(job_id=new_job_id(f"server-{plan.run}"), spec=plan.spec, op_id=op_id or new_op_id())
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def wait_until_ready(session: Session, job: Job) -> ServerReady:
+    """Until the server of `job` answers; raises a precondition when it ends before that."""
+    async with aclosing(follow_job(session, job.job_id)) as events:
+        async for event in events:
+            match event:
+                case ProgressRecord(event=ServerReady() as ready):
+                    return ready
+                case Job() if is_over(event.state):
+                    break
+                case _:
+                    pass
+    raise _unmet(f"the server of {job.job_id} ended before it was up", next_command=f"roost status {job.job_id}")
+
+
+async def start_benchmark(
+    session: Session, server_job_id: JobId, prompts: str, settings: BenchmarkConfig, *, op_id: OpId | None = None
+) -> Job:
+    """Start a measurement of a server that runs, with the chat prompts of a file on the host, as a job."""
+    server = await _running_server(session, server_job_id)
+    if not isinstance(server.job.spec, ServerSpec):
+        raise _unmet(f"{server_job_id} does not say how it serves", next_command="roost jobs")
+    spec = BenchmarkSpec(
+        url=server.ready.url,
+        server_job_id=server_job_id,
+        server=server.job.spec,
+        prompts=prompts,
+        benchmark=settings,
+    )
+    request = StartJob(job_id=new_job_id("benchmark"), spec=spec, op_id=op_id or new_op_id())
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def read_benchmark(session: Session, job_id: JobId) -> BenchmarkReport:
+    """The figures of a benchmark that is done."""
+    return await ask(session, ReadBenchmark(job_id=job_id), BenchmarkReport)
+
+
+class _Running(NamedTuple):
+    """The job of a server that answers, and where."""
+
+    job: Job
+    ready: ServerReady
+
+
+async def _running_server(session: Session, job_id: JobId) -> _Running:
     job = await get_job(session, job_id)
     if job.agent != "server":
         raise _unmet(f"{job_id} is no server but a {job.agent} job", next_command="roost jobs")
     if is_over(job.state):
         raise _unmet(f"the server of {job_id} has ended", next_command=f"roost status {job_id}")
-    port = await _port(session, job)
-    stream = await session.open_port(port)
-    return await exchange(stream, f"127.0.0.1:{port}", path, body=body, timeout_s=timeout_s)
-
-
-async def _port(session: Session, job: Job) -> int:
     ready: ServerReady | None = None
     seen = 0
     while records := await read_progress(session, job.job_id, after_seq=seen):
@@ -41,11 +114,8 @@ async def _port(session: Session, job: Job) -> int:
         ready = next((r.event for r in reversed(records) if isinstance(r.event, ServerReady)), ready)
     if ready is None:
         raise _unmet(f"the server of {job.job_id} is not up yet", next_command=f"roost logs {job.job_id} --follow")
-    port = urlsplit(ready.url).port
-    if port is None:
-        raise _unmet(f"the server of {job.job_id} reported no port: {ready.url}")
-    return port
+    return _Running(job, ready)
 
 
-def _unmet(message: str, *, next_command: str | None = None) -> ConsoleError:
-    return ConsoleError(ErrorInfo(code=ErrorCode.PRECONDITION, message=message, next_command=next_command))
+def _unmet(message: str, *, hint: str | None = None, next_command: str | None = None) -> ConsoleError:
+    return ConsoleError(ErrorInfo(code=ErrorCode.PRECONDITION, message=message, hint=hint, next_command=next_command))

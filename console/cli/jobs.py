@@ -44,14 +44,19 @@ async def follow_until_over(session: operations.Session, job_id: str, *, timeout
         async with asyncio.timeout(timeout_s):
             return await _follow(session, job_id)
     except TimeoutError:
-        raise ConsoleError(
-            ErrorInfo(
-                code=ErrorCode.TIMEOUT,
-                message=f"{job_id} was not over after {timeout_s:g} s; it goes on on the host",
-                retryable=True,
-                next_command=f"roost wait {job_id}",
-            )
-        ) from None
+        raise timed_out(f"{job_id} was not over", job_id, timeout_s) from None
+
+
+def timed_out(what: str, job_id: str, timeout_s: float | None) -> ConsoleError:
+    """The error of a wait that took too long, with code `timeout`; the job itself goes on."""
+    return ConsoleError(
+        ErrorInfo(
+            code=ErrorCode.TIMEOUT,
+            message=f"{what} after {timeout_s:g} s; it goes on on the host",
+            retryable=True,
+            next_command=f"roost wait {job_id}",
+        )
+    )
 
 
 async def _follow(session: operations.Session, job_id: str) -> Job:

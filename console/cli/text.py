@@ -1,6 +1,5 @@
 """What the verbs say to people; numbers come from `console.state.units`."""
 
-import shlex
 import time
 from collections.abc import Iterable
 
@@ -34,6 +33,7 @@ from remote.protocol.jobs import (
 )
 from remote.protocol.progress import (
     ArmAdvanced,
+    BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
@@ -155,6 +155,9 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"copied {format_bytes(done)} of {format_bytes(total)}"
         case CheckpointSaved(step=step, bytes=size):
             return f"checkpoint of step {step}, {format_bytes(size)}"
+        case BenchmarkAdvanced() as made:
+            rate = "" if made.output_tokens_per_s is None else f", {format_rate(made.output_tokens_per_s, 'tok')}"
+            return f"{made.concurrency} at a time: {made.requests_done}/{made.requests_total} requests{rate}"
         case TrainingPhase(phase=phase):
             return f"{phase} begins"
         case Note(level=level, text=text):
@@ -195,32 +198,6 @@ def plan_lines(plan: RunPlan) -> list[str]:
     lines += ["", *(f"problem: {one_line(problem)}" for problem in plan.problems)]
     lines.append(f"fingerprint {plan.fingerprint}")
     return lines
-
-
-def server_lines(plan: RunPlan) -> list[str]:
-    """The engine's commands of a run's servers, each as it can be pasted into the host's shell."""
-    lines: list[str] = []
-    for title, name in (("captures hidden states", "server"), ("serves with the drafter", "serving")):
-        for stage in plan.stages:
-            if stage.stage == name and stage.command:
-                words = [f"{key}={value}" for key, value in stage.environment.items()]
-                lines += [f"# {title}", " \\\n  ".join(["env", *map(_quoted, words), *_by_option(stage.command)]), ""]
-    return [*lines, *(f"problem: {one_line(problem)}" for problem in plan.problems)]
-
-
-def _by_option(command: list[str]) -> list[str]:
-    """The command with every option and its values in one piece."""
-    pieces: list[str] = []
-    for word in map(_quoted, command):
-        if pieces and not word.startswith("-"):
-            pieces[-1] += f" {word}"
-        else:
-            pieces.append(word)
-    return pieces
-
-
-def _quoted(word: str) -> str:
-    return shlex.quote(one_line(word))
 
 
 def verdict_lines(verdict: VerdictReport) -> list[str]:

@@ -22,6 +22,7 @@ from remote.protocol.jobs import (
 )
 from remote.protocol.progress import (
     ArmAdvanced,
+    BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
@@ -146,6 +147,9 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
             return Pace("", f"{shard} written")
         case CheckpointSaved(step=step):
             return Pace("", f"checkpoint of step {step}")
+        case BenchmarkAdvanced() as done:
+            rate = "" if done.output_tokens_per_s is None else f"{done.output_tokens_per_s:.1f} tok/s"
+            return Pace(rate, f"{done.concurrency} at a time: {done.requests_done}/{done.requests_total} requests")
         case TrainingPhase(phase=phase):
             return Pace("", f"{phase} begins")
         case Note(text=text):

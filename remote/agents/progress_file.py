@@ -9,6 +9,7 @@ from remote.artifacts import reserve
 from remote.protocol.codec import encode_line
 from remote.protocol.progress import (
     ArmAdvanced,
+    BenchmarkAdvanced,
     ExtractionAdvanced,
     FilesCopied,
     FilesRemoved,
@@ -17,7 +18,7 @@ from remote.protocol.progress import (
     ServerPhase,
 )
 
-_REPLACEABLE = (ArmAdvanced, ExtractionAdvanced, FilesCopied, FilesRemoved, ServerPhase)
+_REPLACEABLE = (ArmAdvanced, BenchmarkAdvanced, ExtractionAdvanced, FilesCopied, FilesRemoved, ServerPhase)
 """Events of which only the latest matters to whoever missed the others."""
 
 _SPARED_PIECES = reserve.PIECES // 2

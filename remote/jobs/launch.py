@@ -5,6 +5,7 @@ import msgspec
 from remote.jobs.gpu_demand import gpu_demand
 from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.specs import (
+    BenchmarkSpec,
     EvaluationSpec,
     ExtractionSpec,
     MappingCopySpec,
@@ -38,6 +39,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     MappingCopySpec: ("mapping_copy", "remote.agents.vocabulary.worker", 30.0),
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
+    BenchmarkSpec: ("benchmark", "remote.agents.evaluation.worker", 30.0),
     PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
     RecorderSpec: ("recorder", "remote.recorder.worker", 30.0),
     RehearsalSpec: ("rehearsal", "remote.agents.rehearsal.worker", 5.0),

@@ -8,9 +8,10 @@ from remote.errors import UsageError
 from remote.jobs.store import JobStore
 from remote.link.host import describe_host
 from remote.link.telemetry import TelemetrySource
+from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
-from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.requests import (
     Done,
     GetJob,
@@ -20,7 +21,9 @@ from remote.protocol.requests import (
     ListJobs,
     Ping,
     PlanRun,
+    PlanServer,
     ProgressPage,
+    ReadBenchmark,
     ReadLog,
     ReadProgress,
     ReadTelemetry,
@@ -33,7 +36,7 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import EvaluationSpec, ExtractionSpec, RunSpec, ServerSpec, TrainingSpec
+from remote.protocol.specs import BenchmarkSpec, EvaluationSpec, ExtractionSpec, RunSpec, ServerSpec, TrainingSpec
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -45,7 +48,7 @@ from remote.protocol.storage import (
 )
 from remote.protocol.telemetry import GpuTopology, ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
 
-_WORTH_RECORDING = (RunSpec, ServerSpec, ExtractionSpec, TrainingSpec, EvaluationSpec)
+_WORTH_RECORDING = (RunSpec, ServerSpec, ExtractionSpec, TrainingSpec, EvaluationSpec, BenchmarkSpec)
 """What works for long, and is recorded whether or not anybody watches."""
 
 _LIST_BYTES = MAX_LINE_BYTES * 7 // 8
@@ -72,7 +75,7 @@ class Desk:
                 return self._answer_about_readings(request)
             case SetSecret() | RemoveSecret() | ListSecrets():
                 return self._answer_about_secrets(request)
-            case PlanRun() | ReadVerdict() | ValidateMapping():
+            case PlanRun() | PlanServer() | ReadVerdict() | ReadBenchmark() | ValidateMapping():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
@@ -82,8 +85,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | ReadVerdict | ValidateMapping
-    ) -> RunPlan | VerdictReport | MappingReport:
+        self, request: PlanRun | PlanServer | ReadVerdict | ReadBenchmark | ValidateMapping
+    ) -> RunPlan | ServerPlan | VerdictReport | BenchmarkReport | MappingReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -91,10 +94,18 @@ class Desk:
                 from remote.pipeline.plan import plan_run  # noqa: PLC0415
 
                 return plan_run(document, overrides, root=store.root, python=store.python)
+            case PlanServer(document=document, overrides=overrides, drafter=drafter):
+                from remote.pipeline.serving import plan_server  # noqa: PLC0415
+
+                return plan_server(document, overrides, drafter=drafter, root=store.root, python=store.python)
             case ReadVerdict(job_id=job_id):
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 
                 return read_verdict(store, job_id)
+            case ReadBenchmark(job_id=job_id):
+                from remote.pipeline.benchmark import read_benchmark  # noqa: PLC0415
+
+                return read_benchmark(store, job_id)
             case ValidateMapping(path=path):
                 from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """What would make a run fail, found before it begins; each problem is a sentence with what to do about it."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from remote.pipeline.inputs import (
 )
 from remote.pipeline.layout import resolve_path
 from remote.pipeline.stages import Blueprint
-from remote.protocol.run import RunConfig
+from remote.protocol.run import EngineConfig, RunConfig
 from remote.protocol.specs import ServerSpec
 from remote.redaction import SECRET_NAME
 from remote.telemetry.occupancy import ask_occupancy
@@ -64,9 +64,9 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(_check_speculation(run))
     problems.extend(_check_levels(run))
-    problems.extend(_check_engine(run, root, python))
+    problems.extend(check_engine(_servers(run, root), root, python))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
-    problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
+    problems.extend(_attempt(problems, lambda: list(check_secrets(run.engine, root))) or [])
     return Survey(target, train, inputs, problems)
 
 
@@ -136,8 +136,9 @@ def _check_levels(run: RunConfig) -> Iterator[str]:
         )
 
 
-def _check_secrets(run: RunConfig, root: Path) -> Iterator[str]:
-    for name in filter(SECRET_NAME.match, run.engine.environment):
+def check_secrets(engine: EngineConfig, root: Path) -> Iterator[str]:
+    """Tokens that are where they should not be, or not where they should."""
+    for name in filter(SECRET_NAME.match, engine.environment):
         yield (
             f"engine.environment holds {name}: a token in a run file ends up in records and on screens. Take it out of the "
             f"file and set it by `roost secrets set {name}`."
@@ -149,9 +150,16 @@ def _check_secrets(run: RunConfig, root: Path) -> Iterator[str]:
         )
 
 
-def _check_engine(run: RunConfig, root: Path, python: str) -> Iterator[str]:
-    interpreter = python if run.engine.python is None else str(resolve_path(root, run.engine.python))
-    command = [interpreter, "-c", _FIND_ENGINE, run.engine.name]
+def _servers(run: RunConfig, root: Path) -> list[ServerSpec]:
+    blueprint = Blueprint.draw(run, root, UNDECIDED)
+    return [stages.capture_server(blueprint), stages.evaluation_server(blueprint, "drafter")]
+
+
+def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
+    """What keeps the engine of `servers`, which is one for all of them, from being launched with their options."""
+    engine = servers[0].engine
+    interpreter = engine.python or python
+    command = [interpreter, "-c", _FIND_ENGINE, engine.name]
     try:
         found = subprocess.run(command, capture_output=True, check=False, timeout=_IMPORT_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -159,26 +167,25 @@ def _check_engine(run: RunConfig, root: Path, python: str) -> Iterator[str]:
         return
     if found.returncode != 0:
         yield (
-            f"{interpreter} cannot import {run.engine.name}. "
+            f"{interpreter} cannot import {engine.name}. "
             f"Name the interpreter of the engine's environment as engine.python."
         )
         return
     try:
-        yield from _check_options(run, root, python)
+        yield from _check_options(servers, root, python)
     except Precondition as error:
         yield say(error)
 
 
-def _check_options(run: RunConfig, root: Path, python: str) -> Iterator[str]:
-    """What the installed engine would refuse of the options of the run's servers, by its own help; raises Precondition."""
-    blueprint = Blueprint.draw(run, root, UNDECIDED)
+def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
+    """What the installed engine would refuse of the servers' options, by its own help; raises Precondition."""
     said: dict[str, None] = {}
-    for spec in (stages.capture_server(blueprint), stages.evaluation_server(blueprint, "drafter")):
+    for spec in servers:
         try:
             command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
         except Precondition:  # of the target or its layers, which are checked above
             return
-        known = read_options(command, KINDS[run.engine.name], root / "engines")
+        known = read_options(command, KINDS[spec.engine.name], root / "engines")
         said |= dict.fromkeys(complaints(command.flags, known))
     for complaint in said:
         yield f"engine.flags: {complaint}"
@@ -188,17 +195,22 @@ def _check_gpus(run: RunConfig) -> Iterator[str]:
     """Whether this host has enough devices that work; who uses them now is asked when a stage needs them."""
     engine = gpu_demand(ServerSpec(model=run.target.model, engine=run.engine))
     demand = engine if engine.count or run.training.device == "cpu" else GpuDemand(1)
+    yield from check_gpus(run.name, demand)
+
+
+def check_gpus(name: str, demand: GpuDemand) -> Iterator[str]:
+    """Why this host's devices, whoever uses them now, are not enough for `name`."""
     if demand.count == 0:
         return
     found = ask_occupancy()
     whole = [device.index for device in found.devices if device.error is None]
     if not found.devices:
-        yield say(no_devices(run.name, demand, found.detail))
+        yield say(no_devices(name, demand, found.detail))
     elif missing := sorted(set(demand.indices) - set(whole)):
         yield f"engine.environment names GPU {missing[0]}, which this host does not have or which is lost. Name another."
     elif len(whole) < demand.count:
         lost = len(found.devices) - len(whole)
         yield (
-            f"the run needs {demand.count} GPUs, but this host has {len(whole)}"
+            f"{name} needs {demand.count} GPUs, but this host has {len(whole)}"
             f"{f' and {lost} that are lost' if lost else ''}. Lower engine.tensor_parallel_size or use another host."
         )

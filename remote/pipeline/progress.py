@@ -21,6 +21,7 @@ from remote.protocol.jobs import (
 )
 from remote.protocol.progress import (
     ArmAdvanced,
+    BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
     FilesCopied,
@@ -129,7 +130,7 @@ class StageProgress:
         return (1.0 - fraction) * (now - began) / (fraction - at_first)
 
 
-def describe(event: Progress) -> tuple[float | None, str]:  # noqa: PLR0911 - one for each variant
+def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR0911 - one for each variant
     """How far the job is (0 to 1, None where it does not say) and what it does, in words."""
     match event:
         case ServerPhase(phase=phase, elapsed_s=elapsed):
@@ -155,6 +156,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: PLR0911 - on
             )
         case ArmAdvanced() as arm:
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
+        case BenchmarkAdvanced() as done:
+            return share_of(done.requests_done, done.requests_total), f"{done.concurrency} requests at a time"
         case StageChanged() | ShardWritten() | CheckpointSaved() | TrainingPhase() | Note():
             return None, ""
 

@@ -166,6 +166,15 @@ class ArmAdvanced(Message, frozen=True, kw_only=True):
     concurrency: int = 1
 
 
+class BenchmarkAdvanced(Message, frozen=True, kw_only=True):
+    """How far a benchmark is: requests over all levels, and the whole server's rate at the present level so far."""
+
+    concurrency: int
+    requests_done: int
+    requests_total: int
+    output_tokens_per_s: float | None
+
+
 class Note(Message, frozen=True, kw_only=True):
     """A sentence worth showing."""
 
@@ -186,6 +195,7 @@ Progress = (
     | CheckpointSaved
     | TrainingPhase
     | ArmAdvanced
+    | BenchmarkAdvanced
     | Note
 )
 

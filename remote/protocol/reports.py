@@ -5,7 +5,7 @@ from typing import Literal
 from remote.protocol.base import Message
 from remote.protocol.progress import StageName
 from remote.protocol.run import RunConfig
-from remote.protocol.specs import Arm
+from remote.protocol.specs import Arm, ServerSpec
 
 
 class Finding(Message, frozen=True, kw_only=True):
@@ -236,3 +236,15 @@ class RunPlan(Message, frozen=True, kw_only=True):
     bytes_free: int
     problems: list[str]
     fingerprint: str
+
+
+class ServerPlan(Message, frozen=True, kw_only=True):
+    """A server of the run `run` resolved against this host: the engine's command with port 0 for the one that it will pick, and
+    the `environment` to be laid over the inherited one.
+    """
+
+    run: str
+    spec: ServerSpec
+    command: list[str]
+    environment: dict[str, str]
+    problems: list[str]

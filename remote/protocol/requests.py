@@ -1,10 +1,11 @@
 """What a console may ask, and the reply that each request gets."""
 
 from remote.protocol.base import Message
+from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ProgressRecord
-from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
 from remote.protocol.storage import (
@@ -95,8 +96,22 @@ class PlanRun(Message, frozen=True, kw_only=True):
     overrides: dict[str, str] = {}
 
 
+class PlanServer(Message, frozen=True, kw_only=True):
+    """Resolve the server that a run file's evaluation measures, with or without the run's drafter -> `ServerPlan`."""
+
+    document: str
+    overrides: dict[str, str] = {}
+    drafter: bool = False
+
+
 class ReadVerdict(Message, frozen=True, kw_only=True):
     """The verdict of a run -> `VerdictReport`."""
+
+    job_id: JobId
+
+
+class ReadBenchmark(Message, frozen=True, kw_only=True):
+    """The figures of a benchmark -> `BenchmarkReport`."""
 
     job_id: JobId
 
@@ -121,7 +136,9 @@ Request = (
     | ReadHistory
     | ReadTopology
     | PlanRun
+    | PlanServer
     | ReadVerdict
+    | ReadBenchmark
     | ValidateMapping
     | SetSecret
     | RemoveSecret
@@ -200,7 +217,9 @@ Reply = (
     | TelemetryHistory
     | GpuTopology
     | RunPlan
+    | ServerPlan
     | VerdictReport
+    | BenchmarkReport
     | MappingReport
     | SecretList
     | StorageReport

@@ -121,6 +121,16 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     near_tie_logit_gap: float = 1e-3
 
 
+class BenchmarkConfig(Config, frozen=True, kw_only=True):
+    """The first `prompts` of a file (None for all of them), greedily, `repeats` times over with each number of requests at a time."""
+
+    concurrency: Annotated[list[Concurrency], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [1])
+    prompts: Positive | None = None
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
+    warmup_prompts: Annotated[int, msgspec.Meta(ge=0)] = 2
+
+
 class VerdictConfig(Config, frozen=True, kw_only=True):
     """What a drafter must reach to be promoted, at which of the measured loads; None means at all of them."""
 

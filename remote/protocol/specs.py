@@ -3,7 +3,9 @@
 from typing import Literal
 
 from remote.protocol.base import Message
+from remote.protocol.ids import JobId
 from remote.protocol.run import (
+    BenchmarkConfig,
     EngineConfig,
     EvaluationConfig,
     ExtractionConfig,
@@ -108,6 +110,16 @@ class EvaluationSpec(Message, frozen=True, kw_only=True):
     drafter: str | None = None
 
 
+class BenchmarkSpec(Message, frozen=True, kw_only=True):
+    """Measure the server at `url`, which the job `server_job_id` runs as `server` says, with the chat prompts of a JSONL file."""
+
+    url: str
+    server_job_id: JobId
+    server: ServerSpec
+    prompts: str
+    benchmark: BenchmarkConfig
+
+
 class PurgeSpec(Message, frozen=True, kw_only=True):
     """Delete these entries of the trash for good; anything else is refused."""
 
@@ -146,6 +158,7 @@ Spec = (
     | TrainingSpec
     | EvaluationSpec
     | PurgeSpec
+    | BenchmarkSpec
     | RecorderSpec
     | RehearsalSpec
     | RunSpec

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from remote.protocol.progress import (
     ArmAdvanced,
+    BenchmarkAdvanced,
     ExtractionAdvanced,
     FilesCopied,
     FilesRemoved,
@@ -139,6 +140,8 @@ def activity_of(event: Progress) -> str | None:  # noqa: PLR0911 - one for each 
             return "extract"
         case ArmAdvanced():
             return "evaluate"
+        case BenchmarkAdvanced():
+            return "measure"
         case FilesCopied():
             return "copy"
         case FilesRemoved():
@@ -147,7 +150,7 @@ def activity_of(event: Progress) -> str | None:  # noqa: PLR0911 - one for each 
             return None
 
 
-def advance_of(event: Progress) -> Advance | None:
+def advance_of(event: Progress) -> Advance | None:  # noqa: PLR0911 - one for each
     """How far the job is by this event."""
     match event:
         case ExtractionAdvanced() as made:
@@ -156,6 +159,8 @@ def advance_of(event: Progress) -> Advance | None:
         case StepLogged(step=step, total_steps=total):
             return Advance(step, total)
         case ArmAdvanced(prompts_done=done, prompts_total=total):
+            return Advance(done, total, samples=done)
+        case BenchmarkAdvanced(requests_done=done, requests_total=total):
             return Advance(done, total, samples=done)
         case FilesCopied(bytes_done=done, bytes_total=total):
             return Advance(done, total, bytes=done)

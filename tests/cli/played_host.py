@@ -6,13 +6,36 @@ from pathlib import Path
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from protocol_samples import GPU_TOPOLOGY, REPLIES, TELEMETRY_SAMPLE, VERDICT
+from protocol_samples import (
+    BENCHMARK_REPORT,
+    EVENTS,
+    GPU_TOPOLOGY,
+    JOB,
+    REPLIES,
+    SERVER_PLAN,
+    TELEMETRY_SAMPLE,
+    VERDICT,
+)
 
 from console.config.hosts import HostConfig
 from console.state.link import Closed, Up
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
-from remote.protocol.requests import GetJob, JobList, JobReply, ListJobs, ReadTelemetry, ReadVerdict, Welcome
+from remote.protocol.progress import ProgressRecord, ServerReady
+from remote.protocol.requests import (
+    GetJob,
+    JobList,
+    JobReply,
+    ListJobs,
+    PlanServer,
+    ProgressPage,
+    ReadBenchmark,
+    ReadProgress,
+    ReadTelemetry,
+    ReadVerdict,
+    StartJob,
+    Welcome,
+)
 from remote.protocol.telemetry import ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
 
 NOW = 1_796_000_000.0
@@ -38,7 +61,7 @@ class PlayedHost:
         )
         self.host = HostConfig(name="lab", address="10.0.0.1")
 
-    async def call(self, request, *, timeout_s: float = 30.0):
+    async def call(self, request, *, timeout_s: float = 30.0):  # noqa: C901 - one for each request
         self.asked.append(request)
         match request:
             case ReadTelemetry():
@@ -49,6 +72,17 @@ class PlayedHost:
                 return JobReply(job=next(job for job in self.jobs if job.job_id == job_id))
             case ReadVerdict():
                 return VERDICT
+            case StartJob(job_id=job_id, spec=spec):
+                return JobReply(job=msgspec.structs.replace(JOB, job_id=job_id, spec=spec))
+            case ReadProgress(after_seq=seen):
+                ready = next(event for event in EVENTS if isinstance(event, ServerReady))
+                return ProgressPage(
+                    job_id="serving", records=[] if seen else [ProgressRecord(seq=1, at=NOW, event=ready)]
+                )
+            case PlanServer():
+                return SERVER_PLAN
+            case ReadBenchmark():
+                return BENCHMARK_REPORT
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

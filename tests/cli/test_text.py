@@ -10,7 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import RUN_PLAN, SAMPLES
 
-from console.cli.text import job_lines, job_table, mapping_lines, progress_line, server_lines, state_words
+from console.cli.server_text import server_lines
+from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport

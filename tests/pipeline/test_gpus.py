@@ -38,7 +38,7 @@ def test_a_host_without_gpus_is_named_before_anything_begins(problems, nvml_stan
 def test_too_few_gpus_are_counted_without_the_lost(problems, nvml_standin):
     nvml_standin.play("one_lost")
     (problem,) = problems(engine__device="cuda", engine__tensor_parallel_size="8")
-    assert "the run needs 8 GPUs, but this host has 7 and 1 that are lost" in problem
+    assert "needs 8 GPUs, but this host has 7 and 1 that are lost" in problem
     assert problems(engine__device="cuda", engine__tensor_parallel_size="4") == []
 
 

@@ -1,6 +1,7 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
 from remote.protocol import (
+    benchmark,
     bulk,
     errors,
     frames,
@@ -76,8 +77,16 @@ TRASH_ENTRY = storage.TrashEntry(
 KEPT = storage.KeptItem(path="/data/roost/runs/old/mapping", reason="the draft vocabulary is small")
 PURGE = specs.PurgeSpec(entries=["/data/roost/trash/261201-101500-old-1f2e"])
 MAPPING_COPY = specs.MappingCopySpec(source="/data/mapping", destination="/data/copy", replace=True)
+SERVER = specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER)
+BENCHMARK = specs.BenchmarkSpec(
+    url="http://127.0.0.1:30000",
+    server_job_id="server-260718-101400-cd34",
+    server=SERVER,
+    prompts="/data/eval.jsonl",
+    benchmark=run.BenchmarkConfig(concurrency=[1, 8], prompts=20, repeats=2, max_tokens=64, warmup_prompts=1),
+)
 SPECS = [
-    specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER),
+    SERVER,
     specs.ExtractionSpec(
         url="http://127.0.0.1:30000",
         capture=CAPTURE,
@@ -118,6 +127,7 @@ SPECS = [
         drafter="/runs/embedded/drafter",
     ),
     specs.RunSpec(run=RUN),
+    BENCHMARK,
     PURGE,
     specs.RecorderSpec(idle_exit_s=900.0),
     specs.RehearsalSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
@@ -169,6 +179,7 @@ EVENTS = [
         acceptance_length=1.75,
         concurrency=4,
     ),
+    progress.BenchmarkAdvanced(concurrency=4, requests_done=5, requests_total=60, output_tokens_per_s=48.5),
     progress.Note(level="warning", text="the learning rate was lowered"),
 ]
 RECORD = progress.ProgressRecord(seq=7, at=T0, event=STEP)
@@ -508,6 +519,8 @@ REQUESTS = [
     telemetry.ReadHistory(since=T0 - 600, until=T0, step_s=10.0),
     telemetry.ReadTopology(),
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
+    requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
+    requests.ReadBenchmark(job_id="benchmark-260718-101400-cd34"),
     requests.ReadVerdict(job_id="run-260718-101400-cd34"),
     requests.ValidateMapping(path="/data/mapping"),
     secrets.SetSecret(name="HF_TOKEN", value="hf_" + "x" * 34, op_id=OP_ID),
@@ -518,6 +531,39 @@ REQUESTS = [
     storage.MoveToTrash(paths=["runs/old"], token="6932d1f0-0123abcd", op_id=OP_ID),
     storage.RestoreFromTrash(name="261201-101500-old-1f2e", op_id=OP_ID),
 ]
+SERVER_PLAN = reports.ServerPlan(
+    run="embedded",
+    spec=SERVER,
+    command=["/opt/python", "-m", "sglang.launch_server", "--port", "0"],
+    environment={"OMP_NUM_THREADS": "1"},
+    problems=["there is no drafter at /runs/embedded/drafter"],
+)
+SPREAD = benchmark.Spread(median=48.5, lower=44.0, upper=51.0)
+REQUEST_FIGURES = benchmark.RequestFigures(
+    prompt_id="p-1", repeat=0, output_tokens=64, time_to_first_token_s=0.25, end_to_end_s=1.5, verify_calls=36
+)
+BENCHMARK_LEVEL = benchmark.BenchmarkLevel(
+    concurrency=1,
+    requests=[REQUEST_FIGURES],
+    decode_tokens_per_s=SPREAD,
+    output_tokens_per_s=SPREAD,
+    time_to_first_token_s=SPREAD,
+    end_to_end_s=SPREAD,
+    acceptance_length=1.75,
+    odd=1,
+)
+BENCHMARK_REPORT = benchmark.BenchmarkReport(
+    spec=BENCHMARK,
+    measured_at=T0,
+    host_name="gpu-host",
+    devices=["8 x NVIDIA RTX PRO 6000"],
+    engine="sglang",
+    engine_version="0.5.23",
+    server_info={"attention_backend": "flashinfer"},
+    prompts=20,
+    prompts_sha256="ab" * 32,
+    levels=[BENCHMARK_LEVEL],
+)
 PACKAGE = requests.Package(name="torch", version="2.13.0")
 REPLIES = [
     requests.Welcome(
@@ -542,7 +588,9 @@ REPLIES = [
     TELEMETRY_HISTORY,
     GPU_TOPOLOGY,
     RUN_PLAN,
+    SERVER_PLAN,
     VERDICT,
+    BENCHMARK_REPORT,
     MAPPING_REPORT,
     storage.StorageReport(root="/data/roost", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
     storage.ReclaimPlan(
@@ -599,6 +647,9 @@ SAMPLES: list[Message] = [
     ARM_SERVER,
     PROVENANCE,
     STAGE_PLAN,
+    SPREAD,
+    REQUEST_FIGURES,
+    BENCHMARK_LEVEL,
     HOST_SAMPLE,
     GPU_SAMPLE,
     MOUNT_SAMPLE,

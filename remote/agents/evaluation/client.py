@@ -58,7 +58,7 @@ class EngineClient:
             if time.monotonic() > until:
                 raise WorkFailed(
                     f"the server does not forget its prefixes: {response.status_code} {response.text[:300]!r}",
-                    hint="see the server's log",
+                    hint="if somebody else asks it, wait until they are done; else see the server's log",
                 )
             time.sleep(0.1)
 

@@ -1,15 +1,15 @@
-"""The evaluation agent's work: measure one arm, compare it with the other, write the report."""
+"""The evaluation agent's work: measure one arm, compare it with the other, write the report; or measure any server."""
 
-import os
 import shutil
 import socket
 import time
-from collections import Counter
 from pathlib import Path
 
 import msgspec
 
+from remote.agents.evaluation.benchmark import Benchmark
 from remote.agents.evaluation.client import EngineClient
+from remote.agents.evaluation.provenance import devices
 from remote.agents.evaluation.report import acceptance_length, compare, decode_rate, oddity, summarise
 from remote.agents.evaluation.sending import send_all
 from remote.agents.harness import JobContext, main
@@ -20,9 +20,7 @@ from remote.artifacts.manifest import Manifest, artifact_ref, hash_file, write_m
 from remote.protocol.jobs import ArtifactRef, JobResult
 from remote.protocol.progress import ArmAdvanced, Note
 from remote.protocol.reports import ArmLevel, Divergence, EvaluationReport, PromptResult
-from remote.protocol.specs import EvaluationSpec
-from remote.telemetry.host import read_cpu_model
-from remote.telemetry.occupancy import ask_occupancy
+from remote.protocol.specs import BenchmarkSpec, EvaluationSpec
 
 FORMAT = "roost-evaluation"
 PRODUCER = "roost evaluation 1"
@@ -141,7 +139,7 @@ class Evaluation:
             dtype=self.spec.evaluation.dtype,
             attention_backend=self.spec.evaluation.attention_backend,
             host_name=socket.gethostname(),
-            devices=_devices(),
+            devices=devices(),
             measured_at=measured_at,
             levels=levels,
             compared_outputs=compared,
@@ -203,18 +201,10 @@ def _describe_divergence(divergence: Divergence) -> str:
     )
 
 
-def _devices() -> list[str]:
-    """The GPUs by name with their number, else the processor."""
-    names = Counter(device.name for device in ask_occupancy().devices if device.name)
-    return [f"{count} x {name}" for name, count in sorted(names.items())] or [
-        f"{os.cpu_count()} cores of {read_cpu_model()}"
-    ]
-
-
-def work(spec: EvaluationSpec, job: JobContext) -> JobResult:
-    """Evaluate as `spec` says."""
-    return Evaluation(spec, job).run()
+def work(spec: EvaluationSpec | BenchmarkSpec, job: JobContext) -> JobResult:
+    """Evaluate, or measure a server, as `spec` says."""
+    return Benchmark(spec, job).run() if isinstance(spec, BenchmarkSpec) else Evaluation(spec, job).run()
 
 
 if __name__ == "__main__":
-    main(EvaluationSpec, work)
+    main((EvaluationSpec, BenchmarkSpec), work)

@@ -1,0 +1,102 @@
+"""What the verbs of `roost server` say to people."""
+
+import shlex
+from collections.abc import Sequence
+
+from console.state.sanitize import one_line
+from console.state.units import UNKNOWN, format_duration
+from remote.protocol.benchmark import BenchmarkReport, Spread
+from remote.protocol.reports import RunPlan, ServerPlan
+
+
+def server_lines(plan: RunPlan) -> list[str]:
+    """The engine's commands of a run's servers, each as it can be pasted into the host's shell."""
+    lines: list[str] = []
+    for title, name in (("captures hidden states", "server"), ("serves with the drafter", "serving")):
+        for stage in plan.stages:
+            if stage.stage == name and stage.command:
+                lines += [f"# {title}", pasteable(stage.command, stage.environment), ""]
+    return [*lines, *(f"problem: {one_line(problem)}" for problem in plan.problems)]
+
+
+def pasteable(command: list[str], environment: dict[str, str]) -> str:
+    """A command with its environment, an option a line."""
+    words = [f"{key}={value}" for key, value in environment.items()]
+    return " \\\n  ".join(["env", *map(_quoted, words), *_by_option(command)])
+
+
+def _by_option(command: list[str]) -> list[str]:
+    """The command with every option and its values in one piece."""
+    pieces: list[str] = []
+    for word in map(_quoted, command):
+        if pieces and not word.startswith("-"):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    return pieces
+
+
+def _quoted(word: str) -> str:
+    return shlex.quote(one_line(word))
+
+
+def server_plan_lines(plan: ServerPlan) -> list[str]:
+    """The command of one server, then what stands in the way."""
+    command = [pasteable(plan.command, plan.environment)] if plan.command else []
+    return [*command, *(f"problem: {one_line(problem)}" for problem in plan.problems)]
+
+
+def benchmark_lines(report: BenchmarkReport) -> list[str]:
+    """A level a line: medians with their quartiles, and what they were measured on."""
+    spec = report.spec
+    settings = spec.benchmark
+    drafter = "" if spec.server.drafter is None else f" with {one_line(spec.server.drafter.model)}"
+    served = f"{one_line(f'{report.engine} {report.engine_version}')}, {one_line(spec.server.model)}{drafter}"
+    asked = f"{report.prompts} prompts of {one_line(spec.prompts)}, {settings.repeats} times, greedily"
+    lines = [
+        f"server    {spec.server_job_id}: {served}",
+        f"on        {one_line(report.host_name)}, {one_line(', '.join(report.devices))}",
+        f"asked     {asked}, at most {settings.max_tokens} tokens each",
+        "",
+    ]
+    rows = [("AT A TIME", "DECODE tok/s", "SERVER tok/s", "FIRST TOKEN", "WHOLE ANSWER", "ACCEPTANCE", "ODD")]
+    rows += [
+        (
+            str(level.concurrency),
+            _rates(level.decode_tokens_per_s),
+            _rates(level.output_tokens_per_s),
+            _seconds(level.time_to_first_token_s),
+            _seconds(level.end_to_end_s),
+            UNKNOWN if level.acceptance_length is None else f"{level.acceptance_length:.2f}",
+            f"{level.odd} of {len(level.requests)}",
+        )
+        for level in report.levels
+    ]
+    lines += aligned(rows)
+    lines += [
+        "",
+        "Medians, with quartiles in brackets. Decode is of one request, after its first token; server is of all together.",
+    ]
+    if any(level.odd for level in report.levels):
+        lines.append("Odd answers are empty or repeat themselves: with many of them the rates flatter.")
+    return lines
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The rows as columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _rates(spread: Spread) -> str:
+    return f"{spread.median:.1f} ({spread.lower:.1f} to {spread.upper:.1f})"
+
+
+def _seconds(spread: Spread) -> str:
+    return f"{_short(spread.median)} ({_short(spread.lower)} to {_short(spread.upper)})"
+
+
+def _short(seconds: float) -> str:
+    return (
+        f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s" if seconds < 60 else format_duration(seconds)
+    )

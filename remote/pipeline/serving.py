@@ -1,0 +1,49 @@
+"""One server of a run by itself: what it would be, and what stands in the way."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from remote.agents.server.plan import engine_command, read_model_config
+from remote.errors import RoostError
+from remote.jobs.gpu_demand import gpu_demand
+from remote.pipeline import stages
+from remote.pipeline.config import load_run
+from remote.pipeline.fingerprints import UNDECIDED
+from remote.pipeline.problems import check_engine, check_gpus, check_secrets, say
+from remote.pipeline.stages import Blueprint
+from remote.protocol.reports import ServerPlan
+from remote.protocol.run import RunConfig
+from remote.protocol.specs import ServerSpec
+
+
+def plan_server(document: str, overrides: Mapping[str, str], *, drafter: bool, root: Path, python: str) -> ServerPlan:
+    """The server that the evaluation of the run file `document` measures, with or without the run's drafter.
+
+    `python` is the interpreter of the jobs. Raises UsageError or NotFound where the file is wrong.
+    """
+    run = load_run(document, overrides)
+    spec = evaluated_server(run, drafter=drafter, root=root)
+    argv: list[str] = []
+    environment: dict[str, str] = {}
+    problems: list[str] = []
+    try:
+        command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+        argv, environment = command.argv, command.environment
+        problems = check_server(run.name, spec, root, python)
+    except RoostError as error:
+        problems = [say(error)]
+    return ServerPlan(run=run.name, spec=spec, command=argv, environment=environment, problems=problems)
+
+
+def evaluated_server(run: RunConfig, *, drafter: bool, root: Path) -> ServerSpec:
+    """What `run` serves with when it measures."""
+    return stages.evaluation_server(Blueprint.draw(run, root, UNDECIDED), "drafter" if drafter else "baseline")
+
+
+def check_server(name: str, spec: ServerSpec, root: Path, python: str) -> list[str]:
+    """Why `spec` cannot be launched on this host; raises RoostError for options that contradict each other."""
+    problems = [*check_engine([spec], root, python), *check_secrets(spec.engine, root)]
+    problems += check_gpus(name, gpu_demand(spec))
+    if spec.drafter is not None and not (Path(spec.drafter.model) / "config.json").exists():
+        problems.append(f"there is no drafter at {spec.drafter.model}. Run the training first, or serve without it.")
+    return problems
