@@ -50,6 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/server_info" and "dies-later" in BEHAVIOUR:
             print("torch.OutOfMemoryError: CUDA out of memory.", flush=True)
             os._exit(7)
+        if self.path == "/server_info" and "recovers-and-ends" in BEHAVIOUR:
+            print("Goodbye.", flush=True)
+            os._exit(7)
 
     def do_POST(self):
         if self.path == "/v1/completions" and "dies-of-a-token" in BEHAVIOUR:
@@ -76,7 +79,11 @@ def main():
         sys.exit(1)
     # A scheduler that nobody asks to go.
     subprocess.Popen(["sleep", "600"], start_new_session=True)
-    if "never-ready" in BEHAVIOUR:
+    if "recovers-and-ends" in BEHAVIOUR:
+        print("torch.OutOfMemoryError: again with less", flush=True)
+    if "finds-its-port-taken" in BEHAVIOUR:
+        print("ERROR: [Errno 98] error while attempting to bind on address: address already in use", flush=True)
+    if {"never-ready", "finds-its-port-taken"} & set(BEHAVIOUR):
         threading.Event().wait()
     if "deaf" in BEHAVIOUR:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

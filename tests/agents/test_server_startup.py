@@ -122,6 +122,21 @@ def test_what_really_ended_vllm_is_named(name: str, meaning: str, first: str):
     assert first.encode() in log
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "meaning", "advice"),
+    [
+        ("killed", -9, "signal 9: the process that computes was killed or crashed", "dmesg"),
+        ("port", None, "gave up and did not end: somebody else took its port", "again"),
+    ],
+)
+def test_what_really_ended_sglang_is_named(name: str, code: int | None, meaning: str, advice: str):
+    log = (GOLDEN / f"sglang-0.5.23-{name}.log").read_bytes()
+    message, hint = explain_death(code, log, SGLANG.causes)
+    assert meaning in message
+    assert advice in hint
+    assert any(mark in log for mark in SGLANG.hopeless) == (code is None)
+
+
 def test_the_first_error_below_vllms_main_process_is_told_before_its_own_last_words():
     message, _ = explain_death(1, (GOLDEN / "vllm-0.32-cut-checkpoint.log").read_bytes(), ())
     said = message.split("It said last:\n")[1].splitlines()

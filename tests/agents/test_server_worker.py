@@ -201,6 +201,20 @@ def test_an_engine_that_dies_while_serving_fails_the_job(job: ServerJob):
     assert "ran out of memory" in job.failure().message
 
 
+def test_trouble_that_it_got_over_is_no_reason_for_a_later_death(job: ServerJob):
+    job.start("recovers-and-ends")
+    assert job.exit_code() == 1
+    assert "while it was serving, the engine ended with exit code 7. It said last" in job.failure().message
+    assert "Goodbye." in job.failure().message
+    assert "ran out of memory" not in job.failure().message
+
+
+def test_an_engine_that_lives_on_without_its_port_is_not_waited_for(job: ServerJob):
+    job.start("finds-its-port-taken")
+    assert job.exit_code() == 1
+    assert "gave up and did not end: somebody else took its port" in job.failure().message
+
+
 def test_an_engine_that_is_never_ready_is_given_up(job: ServerJob):
     job.start("never-ready", ready_timeout_s=1.0)
     assert job.exit_code() == 1

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from remote.protocol.codec import decode_progress_record
+from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Progress, ServerReady
 from remote.protocol.specs import ServerSpec
@@ -47,10 +49,27 @@ class ServerJob(NamedTuple):
             time.sleep(0.1)
         raise AssertionError(f"the server never was ready:\n{self.log()[-4000:]}")
 
+    def family(self) -> list[psutil.Process]:
+        """Everything that the agent started and that lives, the engine and what it started."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def failure(self) -> ErrorInfo:
+        """Wait for the agent to fail; what it says of that."""
+        assert self.process.wait(240) == 1, self.log()[-4000:]
+        return msgspec.json.decode((self.directory / "failure.json").read_bytes(), type=ErrorInfo)
+
     def stop(self) -> tuple[int, JobResult]:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(60)
         return code, msgspec.json.decode((self.directory / "result.json").read_bytes(), type=JobResult)
+
+
+Serve = Callable[[ServerSpec], ServerJob]
+
+
+def living(family: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended."""
+    return [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +82,18 @@ def tiny_models(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def serve(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[ServerSpec], ServerJob]]:
-    """Starts server agents; whatever a test leaves of them is killed."""
+def serve(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Starts server agents under the engine's Python; whatever a test leaves of them is killed."""
+    yield from _serve(engine_python, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def serve_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Starts server agents under the tests' Python, which has no engine: their specs name its own."""
+    yield from _serve(Path(sys.executable), tmp_path_factory)
+
+
+def _serve(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     jobs: list[ServerJob] = []
 
     def start(spec: ServerSpec) -> ServerJob:
@@ -79,7 +108,7 @@ def serve(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         }
         with (directory / "out.log").open("ab") as log:
             process = subprocess.Popen(
-                [engine_python, "-m", "remote.agents.server.worker"],
+                [python, "-m", "remote.agents.server.worker"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -92,10 +121,7 @@ def serve(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     yield start
     for job in jobs:
         if job.process.poll() is None:
-            family = [
-                job.process.pid,
-                *(child.pid for child in psutil.Process(job.process.pid).children(recursive=True)),
-            ]
+            family = [job.process.pid, *(child.pid for child in job.family())]
             job.process.terminate()
             try:
                 job.process.wait(60)

@@ -3,13 +3,12 @@
 import json
 import random
 import re
+import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, median
 
-import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -20,7 +19,7 @@ from remote.protocol.specs import Capture, DrafterServing, ServerSpec
 from remote.telemetry.engine import EngineEndpoint, EngineReader
 from tests.faults.small_disks import SmallDisk, mounted, small_disk
 
-from .conftest import ServerJob, generate, reference_states
+from .conftest import Serve, ServerJob, generate, living, reference_states
 
 __all__ = ["mounted", "small_disk"]
 
@@ -32,8 +31,6 @@ LENGTHS = [5, 130, 17, 48, 96, 61, 1, 33]
 
 READ_TOKENS = 250
 LOGGED = (r"accept len: ([\d.]+)", r"accept rate: ([\d.]+)", r"gen throughput \(token/s\): ([\d.]+)")
-
-Serve = Callable[[ServerSpec], ServerJob]
 
 
 def prompts(seed: int, lengths: list[int]) -> list[list[int]]:
@@ -130,11 +127,11 @@ def test_a_drafter_changes_the_speed_and_not_the_text(
 
     phases = [event.phase for event in server.events() if isinstance(event, ServerPhase)]
     assert phases == ["launching", "loading_weights", "warming_up"]
-    family = psutil.Process(server.process.pid).children(recursive=True)
+    family = server.family()
     assert len(family) >= 2
     code, result = server.stop()
     assert (code, result.summary["url"]) == (0, url)
-    assert not [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    assert not living(family)
 
     drafter = DrafterServing(model=str(tiny_models / "copy-llama"), speculation=SpeculationConfig())
     logs_often = engine("intel_amx", **{"decode-log-interval": 5})
@@ -230,3 +227,26 @@ def test_an_option_that_the_engine_does_not_know_is_refused_before_the_launch(se
     failure = (server.directory / "failure.json").read_text()
     assert "no-such-flag" in failure
     assert "engine.flags" in failure
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_ends_the_job_with_the_reason_and_leaves_nothing(serve: Serve, tiny_models: Path) -> None:
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=engine("torch_native")))
+    server.wait_until_ready()
+    family = server.family()
+    (scheduler,) = [process for process in family if "sglang::scheduler" in " ".join(process.cmdline())]
+    scheduler.kill()
+    failure = server.failure()
+    assert "while it was serving" in failure.message
+    assert "was killed or crashed" in failure.message
+    assert "dmesg" in (failure.hint or "")
+    assert not living(family)
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_told(serve: Serve, tiny_models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        spec = engine("torch_native", port=taken.getsockname()[1])
+        failure = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=spec)).failure()
+    assert "before it was ready" in failure.message
+    assert "took its port" in failure.message

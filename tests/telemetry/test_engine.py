@@ -1,4 +1,4 @@
-"""Servers' own metrics: SGLang's as a real server gave them, vLLM's as its source defines them."""
+"""Servers' own metrics: as real servers gave them, and vLLM's of several engines as its source defines them."""
 
 import http.server
 import threading
@@ -170,6 +170,23 @@ def test_vllm_engines_add_up(server: Server):
     assert second.decode_tokens_per_s / second.prefill_tokens_per_s == pytest.approx(640 / 300)
     assert second.acceptance_length == pytest.approx(1 + 340 / 300)
     assert second.acceptance_rate == pytest.approx(340 / 900)
+
+
+def test_a_recorded_scrape_of_vllm_is_read():
+    metrics = parse_vllm((GOLDEN / "vllm-0.32-second.txt").read_text())
+    assert (metrics.running, metrics.queued, metrics.cache_usage) == (0, 0, 0)
+    assert (metrics.prefill_tokens, metrics.decode_tokens) == (10, 128)
+    assert (metrics.verified_tokens, metrics.verify_calls, metrics.drafts_per_call) == (80 + 48, 48, 3)
+
+
+def test_what_vllm_said_between_two_requests_is_their_acceptance(server: Server):
+    server.text = (GOLDEN / "vllm-0.32-first.txt").read_text()
+    reader = reader_of(server, "vllm")
+    reader.read()
+    server.text = (GOLDEN / "vllm-0.32-second.txt").read_text()
+    (second,) = reader.read()
+    assert second.acceptance_length == pytest.approx(1 + 40 / 24)
+    assert second.acceptance_rate == pytest.approx(40 / 72)
 
 
 def test_vllm_without_a_drafter_has_no_acceptance():

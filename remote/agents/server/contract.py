@@ -54,7 +54,7 @@ class EngineKind(NamedTuple):
 
     `distributions` are the names that its package is installed under, `help` is the option that lists all others.
     `milestones` are marks in its log in the order of a launch and `up` is the last one, after which `proof` is asked until it
-    is answered. `drop` makes it give up its requests before it is stopped; None where SIGTERM does that.
+    is answered; after one of `hopeless` it never will be, even where the process lives on. `drop` makes it give up its requests before it is stopped; None where SIGTERM does that.
     """
 
     distributions: tuple[str, ...]
@@ -62,11 +62,15 @@ class EngineKind(NamedTuple):
     command: Callable[[ServerSpec, Place], EngineCommand]
     milestones: tuple[tuple[bytes, Phase], ...]
     up: bytes
+    hopeless: tuple[bytes, ...]
     proof: Question
     version: Question
     drop: Question | None
     causes: tuple[Cause, ...]
 
+
+KILLED = "if nobody killed it, the kernel may have: look for 'Out of memory' in dmesg"
+"""What to do about an engine's process that ended without a word."""
 
 COMMON_CAUSES = (
     Cause(
@@ -85,8 +89,11 @@ COMMON_CAUSES = (
         "try NCCL_P2P_DISABLE=1 in engine.environment, and look at IOMMU and ACS on the host",
     ),
     Cause(b"unrecognized arguments", "it does not know an option", "correct engine.flags in the run file"),
+    # Not "No module named": models and kernels that an engine does without are told so at every launch.
     Cause(
-        b"No module named", "a Python package is missing in its environment", "install the engine's environment again"
+        b"ModuleNotFoundError",
+        "a Python package is missing in its environment",
+        "install the engine's environment again",
     ),
     Cause(b"address already in use", "somebody else took its port", "start the server again"),
 )

@@ -53,9 +53,9 @@ class Engine:
         whole = text[: text.rfind(b"\n") + 1]
         return whole, offset + len(whole)
 
-    def log_tail(self) -> bytes:
-        """The last 64 KiB that were logged since the launch."""
-        return self._log_from(max(0, _size(self._log) - self._log_start - _TAIL_BYTES))
+    def log_tail(self, offset: int) -> bytes:
+        """The last 64 KiB that were logged since `offset` bytes after the launch."""
+        return self._log_from(max(offset, _size(self._log) - self._log_start - _TAIL_BYTES))
 
     def _log_from(self, offset: int) -> bytes:
         try:

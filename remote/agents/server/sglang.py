@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from remote.agents.server.contract import COMMON_CAUSES, HOST, Cause, EngineCommand, EngineKind, Place, Question
+from remote.agents.server.contract import COMMON_CAUSES, HOST, KILLED, Cause, EngineCommand, EngineKind, Place, Question
 from remote.engines.layer_ids import to_sglang
 from remote.engines.paths import SGLANG_CAPTURE, SGLANG_CPU
 from remote.errors import Precondition
@@ -111,6 +111,8 @@ KIND = EngineKind(
     ),
     # Said once its own warm-up request has been answered.
     up=b"The server is fired up and ready to roll!",
+    # It takes the port after it has loaded, and neither serves nor ends where it cannot.
+    hopeless=(b"error while attempting to bind on address",),
     proof=Question("GET", "/ready"),
     version=Question("GET", "/server_info"),
     # SIGTERM alone drains without a deadline.
@@ -132,5 +134,7 @@ KIND = EngineKind(
             "check that the weights and the config.json of the model and of the drafter belong together",
         ),
         *COMMON_CAUSES,
+        # Of a signal: a scheduler that ended by an exception has told it.
+        Cause(b"crashed with exit code -", "the process that computes was killed or crashed", KILLED),
     ),
 )

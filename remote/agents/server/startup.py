@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from remote.agents.server.contract import Cause, Phase
+from remote.agents.server.contract import KILLED, Cause, Phase
 
 _PHASES: tuple[Phase, ...] = ("launching", "loading_weights", "capturing_graphs", "warming_up")
 _LINES = 12
@@ -19,23 +19,27 @@ def later_phase(now: Phase, text: bytes, milestones: Sequence[tuple[bytes, Phase
     return max([now, *reached], key=_PHASES.index)
 
 
-def explain_death(exit_code: int, text: bytes, causes: Sequence[Cause]) -> tuple[str, str]:
-    """What to tell a person of an engine that ended by itself: what happened, and what to do next.
+def explain_death(exit_code: int | None, text: bytes, causes: Sequence[Cause]) -> tuple[str, str]:
+    """What to tell a person of an engine that ended by itself, or will never serve: what happened, and what to do next.
 
-    `exit_code` as subprocess counts (negative: the signal); `text` is the tail of the log. SGLang kills itself with SIGKILL
+    `exit_code` as subprocess counts (negative: the signal), None where it lives on; `text` is the tail of the log. SGLang kills itself with SIGKILL
     after a scheduler's exception, so that signal alone does not mean the kernel's out-of-memory killer.
     """
     folded = text.lower()
     known = next((cause for cause in causes if cause.mark.lower() in folded), None)
-    how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+    how = _ending(exit_code)
     lines = [line.strip() for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
     root = _ROOT_CAUSE.search(text)
     first = [] if root is None else [root.group(1).decode("utf-8", "replace")]
     said = "\n".join([*first, *lines[-_LINES:]])
     if known:
-        return f"the engine ended with {how}: {known.meaning}. It said last:\n{said}", known.hint
-    if exit_code == -9 and b"hit an exception" not in text:
-        hint = "if nobody killed it, the kernel may have: look for 'Out of memory' in dmesg"
-    else:
-        hint = "the server's log has the whole story"
-    return f"the engine ended with {how}. It said last:\n{said}", hint
+        return f"the engine {how}: {known.meaning}. It said last:\n{said}", known.hint
+    is_silent = exit_code == -9 and b"hit an exception" not in text
+    hint = KILLED if is_silent else "the server's log has the whole story"
+    return f"the engine {how}. It said last:\n{said}", hint
+
+
+def _ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "gave up and did not end"
+    return f"ended with signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"

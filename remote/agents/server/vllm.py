@@ -2,7 +2,7 @@
 
 import json
 
-from remote.agents.server.contract import COMMON_CAUSES, HOST, Cause, EngineCommand, EngineKind, Place, Question
+from remote.agents.server.contract import COMMON_CAUSES, HOST, KILLED, Cause, EngineCommand, EngineKind, Place, Question
 from remote.errors import Precondition
 from remote.protocol.run import EngineConfig, FlagValue
 from remote.protocol.specs import DrafterServing, ServerSpec
@@ -89,6 +89,7 @@ KIND = EngineKind(
         (b"init engine (profile, create kv cache, warmup model) took", "warming_up"),
     ),
     up=b"Application startup complete.",
+    hopeless=(),
     # It says that it is healthy before it has computed a token, and may die of the first one.
     proof=Question("POST", "/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0}),
     version=Question("GET", "/version"),
@@ -130,10 +131,6 @@ KIND = EngineKind(
             "serve this pair with SGLang",
         ),
         *COMMON_CAUSES,
-        Cause(
-            b"engine core exited unexpectedly",
-            "the process that computes was killed or crashed",
-            "if nobody killed it, the kernel may have: look for 'Out of memory' in dmesg",
-        ),
+        Cause(b"engine core exited unexpectedly", "the process that computes was killed or crashed", KILLED),
     ),
 )

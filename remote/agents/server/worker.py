@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from remote.agents.harness import JobContext, Stopped, main
 from remote.agents.server.contract import HOST, EngineCommand, EngineKind, Phase
@@ -78,7 +78,7 @@ class Launch:
         while not (up and self._answers()):
             if self.job.stop_requested.wait(_POLL_S):
                 raise Stopped
-            self._fail_if_dead("before it was ready")
+            self._fail_if_dead("before it was ready", since=0)
             up |= self._follow_log()
             if self.elapsed_s() > self.spec.engine.ready_timeout_s:
                 raise WorkFailed(
@@ -93,7 +93,8 @@ class Launch:
         """Return when a stop is asked for; raises WorkFailed when the engine dies before."""
         noted_at = 0.0
         while not self.job.stop_requested.wait(_POLL_S):
-            self._fail_if_dead("while it was serving")
+            # What it said on its way up did not keep it from serving.
+            self._fail_if_dead("while it was serving", since=self._read)
             if self.elapsed_s() - noted_at > _NOTE_S:
                 self.engine.note_descendants()
                 noted_at = self.elapsed_s()
@@ -104,13 +105,18 @@ class Launch:
         if phase != self._phase:
             self._phase = phase
             self.tell(phase)
+        if any(mark in text for mark in self._kind.hopeless):
+            self._fail("before it was ready", None, since=0)
         return self._kind.up in text
 
-    def _fail_if_dead(self, when: str) -> None:
+    def _fail_if_dead(self, when: str, *, since: int) -> None:
         code = self.engine.exit_code()
         if code is not None:
-            message, hint = explain_death(code, self.engine.log_tail(), self._kind.causes)
-            raise WorkFailed(f"{when}, {message}", hint=hint)
+            self._fail(when, code, since=since)
+
+    def _fail(self, when: str, code: int | None, *, since: int) -> NoReturn:
+        message, hint = explain_death(code, self.engine.log_tail(since), self._kind.causes)
+        raise WorkFailed(f"{when}, {message}", hint=hint)
 
     def _answers(self) -> bool:
         return ask(self.engine.url, self._kind.proof, timeout_s=_PROOF_S) is not None
