@@ -92,9 +92,24 @@ def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
 
 def _convert(table: dict[str, Any]) -> RunConfig:
     try:
-        return msgspec.convert(table, RunConfig)
+        run = msgspec.convert(table, RunConfig)
     except msgspec.ValidationError as error:
         raise UsageError(_explain(str(error))) from error
+    _check_engines(run)
+    return run
+
+
+def _check_engines(run: RunConfig) -> None:
+    if run.engine.name != "sglang":
+        raise UsageError(
+            f"engine.name is {run.engine.name}, but [engine] captures the hidden states, which only SGLang does here",
+            hint=f'Leave engine.name out, and name what is to serve and to be measured in a section of its own: [serving] with name = "{run.engine.name}".',
+        )
+    if run.serving_engine.name == "vllm" and run.speculation.top_k != 1:
+        raise UsageError(
+            f"speculation.top_k is {run.speculation.top_k}, but serving.name is vllm, which drafts one chain of tokens and no tree",
+            hint="Set speculation.top_k = 1, or serve with SGLang.",
+        )
 
 
 def _explain(error: str) -> str:

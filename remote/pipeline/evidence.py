@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remote.agents.server.drafter import read_layer_ids
 from remote.agents.server.plan import engine_command, read_model_config
 from remote.artifacts.manifest import Manifest, read_manifest
 from remote.engines.layer_ids import to_sglang
@@ -18,6 +19,7 @@ from remote.pipeline import stages
 from remote.pipeline.inputs import describe_target
 from remote.pipeline.stages import Blueprint
 from remote.protocol.reports import ArmServer, EvaluationReport, Provenance
+from remote.protocol.run import EngineName
 from remote.protocol.specs import Arm
 
 _RELEASE = Path(__file__).resolve().parents[2].name
@@ -66,10 +68,10 @@ def read_evidence(plan: Blueprint, baseline: EvaluationReport) -> Evidence:
         evaluated_coverage=_coverage(layout.mapping, baseline),
         draft_vocab_size=drafter.get("draft_vocab_size"),
         target_vocab_size=text.get("vocab_size"),
-        captured_layer_ids=_by_the_engine(store.get("layer_ids"), target),
-        served_layer_ids=(drafter.get("eagle_config") or {}).get("eagle_aux_hidden_state_layer_ids"),
+        captured_layer_ids=_by_the_engine(run.serving_engine.name, store.get("layer_ids"), target),
+        served_layer_ids=read_layer_ids(drafter, run.serving_engine.name),
         positions=drafter.get("max_position_embeddings"),
-        served_context=run.engine.context_length or text.get("max_position_embeddings"),
+        served_context=run.serving_engine.context_length or text.get("max_position_embeddings"),
         window=min(run.data.max_length, run.training.sequence_length),
         conversations=store.get("samples"),
         tokens=store.get("tokens"),
@@ -121,7 +123,9 @@ def _server(plan: Blueprint, arm: Arm, measured_at: float) -> ArmServer:
     )
 
 
-def _by_the_engine(layer_ids: list[int] | None, target: dict[str, Any]) -> list[int] | None:
+def _by_the_engine(engine: EngineName, layer_ids: list[int] | None, target: dict[str, Any]) -> list[int] | None:
+    if engine == "vllm":
+        return layer_ids
     try:
         return layer_ids and to_sglang(
             layer_ids,

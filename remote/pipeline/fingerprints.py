@@ -58,7 +58,14 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     )
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
     training = combine("training", extraction, vocabulary, _numerics_of_training(run))
-    measured = [_MEASUREMENT, inputs.evaluation.sha256, run.data.max_length, run.evaluation, engine, _pace(run.engine)]
+    measured = [
+        _MEASUREMENT,
+        inputs.evaluation.sha256,
+        run.data.max_length,
+        run.evaluation,
+        _numerics(run.serving_engine),
+        _pace(run.serving_engine),
+    ]
     drafter_report = combine("drafter", training, run.speculation, measured)
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
     verdict = combine("verdict", drafter_report, baseline_report, run.verdict)

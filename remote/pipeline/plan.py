@@ -155,7 +155,7 @@ def _plan_stages(blueprint: Blueprint, found: Found, surveyed: Survey, python: s
         return StagePlan(
             stage=name,
             action=decision.action,
-            reason=decision.reason if skipped or name not in sizes else f"{decision.reason}; {sizes[name][1]}",
+            reason=_reason(decision, spec, None if skipped or name not in sizes else sizes[name][1]),
             command=[] if command is None else command.argv,
             environment={} if command is None else command.environment,
             output=None if output is None else str(output),
@@ -173,6 +173,11 @@ def _plan_stages(blueprint: Blueprint, found: Found, surveyed: Survey, python: s
         stage("evaluation", stages.evaluation(blueprint, "drafter", UNKNOWN_URL), layout.drafter_report),
         stage("verdict", None, layout.verdict),
     ]
+
+
+def _reason(decision: Decision, spec: Spec | None, size: str | None) -> str:
+    engine = spec.engine.name if isinstance(spec, ServerSpec) and decision.action == "run" else None
+    return "; ".join(part for part in (decision.reason, engine and f"with {engine}", size) if part)
 
 
 def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]:

@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from remote.agents.server.options import complaints, read_options
 from remote.agents.server.plan import KINDS, engine_command, read_model_config
@@ -33,6 +33,9 @@ _IMPORT_TIMEOUT_S = 30.0
 _FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 _T = TypeVar("_T")
+
+Section = Literal["engine", "serving"]
+"""The part of a run file that describes an engine."""
 
 
 class Survey(NamedTuple):
@@ -64,9 +67,10 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(_check_speculation(run))
     problems.extend(_check_levels(run))
-    problems.extend(check_engine(_servers(run, root), root, python))
+    for section, servers in _servers(run, root).items():
+        problems.extend(check_engine(servers, root, python, section))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
-    problems.extend(_attempt(problems, lambda: list(check_secrets(run.engine, root))) or [])
+    problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
     return Survey(target, train, inputs, problems)
 
 
@@ -119,12 +123,12 @@ def _check_speculation(run: RunConfig) -> Iterator[str]:
 
 
 def _check_levels(run: RunConfig) -> Iterator[str]:
-    levels, most = run.evaluation.concurrency, run.engine.max_running_requests
+    levels, most = run.evaluation.concurrency, run.serving_engine.max_running_requests
     if sorted(set(levels)) != levels:
         yield f"evaluation.concurrency must ascend without repeats, not {levels}."
     if most is not None and max(levels) > most:
         yield (
-            f"evaluation.concurrency asks for {max(levels)} requests at a time, but engine.max_running_requests is {most}. "
+            f"evaluation.concurrency asks for {max(levels)} requests at a time, but {section_of(run)}.max_running_requests is {most}. "
             f"Lower the one or raise the other."
         )
     if missing := sorted(set(run.verdict.concurrency or levels) - set(levels)):
@@ -136,13 +140,15 @@ def _check_levels(run: RunConfig) -> Iterator[str]:
         )
 
 
-def check_secrets(engine: EngineConfig, root: Path) -> Iterator[str]:
+def _check_secrets(run: RunConfig, root: Path) -> Iterator[str]:
+    if run.serving is not None:
+        yield from _check_environment(run.serving, "serving")
+    yield from check_secrets(run.engine, root, "engine")
+
+
+def check_secrets(engine: EngineConfig, root: Path, section: Section) -> Iterator[str]:
     """Tokens that are where they should not be, or not where they should."""
-    for name in filter(SECRET_NAME.match, engine.environment):
-        yield (
-            f"engine.environment holds {name}: a token in a run file ends up in records and on screens. Take it out of the "
-            f"file and set it by `roost secrets set {name}`."
-        )
+    yield from _check_environment(engine, section)
     for name in names_of_lost_secrets(root):
         yield (
             f"the token {name} was lost when the host restarted. Set it again by `roost secrets set {name}`, or remove it by "
@@ -150,12 +156,27 @@ def check_secrets(engine: EngineConfig, root: Path) -> Iterator[str]:
         )
 
 
-def _servers(run: RunConfig, root: Path) -> list[ServerSpec]:
+def _check_environment(engine: EngineConfig, section: Section) -> Iterator[str]:
+    for name in filter(SECRET_NAME.match, engine.environment):
+        yield (
+            f"{section}.environment holds {name}: a token in a run file ends up in records and on screens. Take it out of the "
+            f"file and set it by `roost secrets set {name}`."
+        )
+
+
+def section_of(run: RunConfig) -> Section:
+    """Where the run file describes the engine that serves both arms of the evaluation."""
+    return "engine" if run.serving is None else "serving"
+
+
+def _servers(run: RunConfig, root: Path) -> dict[Section, list[ServerSpec]]:
     blueprint = Blueprint.draw(run, root, UNDECIDED)
-    return [stages.capture_server(blueprint), stages.evaluation_server(blueprint, "drafter")]
+    servers: dict[Section, list[ServerSpec]] = {"engine": [stages.capture_server(blueprint)]}
+    servers.setdefault(section_of(run), []).append(stages.evaluation_server(blueprint, "drafter"))
+    return servers
 
 
-def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
+def check_engine(servers: Sequence[ServerSpec], root: Path, python: str, section: Section) -> Iterator[str]:
     """What keeps the engine of `servers`, which is one for all of them, from being launched with their options."""
     engine = servers[0].engine
     interpreter = engine.python or python
@@ -163,21 +184,21 @@ def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iter
     try:
         found = subprocess.run(command, capture_output=True, check=False, timeout=_IMPORT_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield f"engine.python: {interpreter} cannot be run ({error})."
+        yield f"{section}.python: {interpreter} cannot be run ({error})."
         return
     if found.returncode != 0:
         yield (
             f"{interpreter} cannot import {engine.name}. "
-            f"Name the interpreter of the engine's environment as engine.python."
+            f"Name the interpreter of the engine's environment as {section}.python."
         )
         return
     try:
-        yield from _check_options(servers, root, python)
+        yield from _check_options(servers, root, python, section)
     except Precondition as error:
         yield say(error)
 
 
-def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
+def _check_options(servers: Sequence[ServerSpec], root: Path, python: str, section: Section) -> Iterator[str]:
     """What the installed engine would refuse of the servers' options, by its own help; raises Precondition."""
     said: dict[str, None] = {}
     for spec in servers:
@@ -188,14 +209,16 @@ def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> It
         known = read_options(command, KINDS[spec.engine.name], root / "engines")
         said |= dict.fromkeys(complaints(command.flags, known))
     for complaint in said:
-        yield f"engine.flags: {complaint}"
+        yield f"{section}.flags: {complaint}"
 
 
 def _check_gpus(run: RunConfig) -> Iterator[str]:
     """Whether this host has enough devices that work; who uses them now is asked when a stage needs them."""
-    engine = gpu_demand(ServerSpec(model=run.target.model, engine=run.engine))
-    demand = engine if engine.count or run.training.device == "cpu" else GpuDemand(1)
-    yield from check_gpus(run.name, demand)
+    engines = (run.engine, run.serving_engine)
+    servers = [gpu_demand(ServerSpec(model=run.target.model, engine=engine)) for engine in engines]
+    training = GpuDemand(0 if run.training.device == "cpu" else 1)
+    for demand in dict.fromkeys(demand for demand in servers if demand.count) or [training]:
+        yield from check_gpus(run.name, demand)
 
 
 def check_gpus(name: str, demand: GpuDemand) -> Iterator[str]:

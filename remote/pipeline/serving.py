@@ -9,7 +9,7 @@ from remote.jobs.gpu_demand import gpu_demand
 from remote.pipeline import stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED
-from remote.pipeline.problems import check_engine, check_gpus, check_secrets, say
+from remote.pipeline.problems import Section, check_engine, check_gpus, check_secrets, say, section_of
 from remote.pipeline.stages import Blueprint
 from remote.protocol.reports import ServerPlan
 from remote.protocol.run import RunConfig
@@ -29,7 +29,7 @@ def plan_server(document: str, overrides: Mapping[str, str], *, drafter: bool, r
     try:
         command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
         argv, environment = command.argv, command.environment
-        problems = check_server(run.name, spec, root, python)
+        problems = check_server(run.name, spec, root, python, section_of(run))
     except RoostError as error:
         problems = [say(error)]
     return ServerPlan(run=run.name, spec=spec, command=argv, environment=environment, problems=problems)
@@ -40,9 +40,12 @@ def evaluated_server(run: RunConfig, *, drafter: bool, root: Path) -> ServerSpec
     return stages.evaluation_server(Blueprint.draw(run, root, UNDECIDED), "drafter" if drafter else "baseline")
 
 
-def check_server(name: str, spec: ServerSpec, root: Path, python: str) -> list[str]:
-    """Why `spec` cannot be launched on this host; raises RoostError for options that contradict each other."""
-    problems = [*check_engine([spec], root, python), *check_secrets(spec.engine, root)]
+def check_server(name: str, spec: ServerSpec, root: Path, python: str, section: Section) -> list[str]:
+    """Why `spec`, whose engine `section` of the run file describes, cannot be launched on this host.
+
+    Raises RoostError for options that contradict each other.
+    """
+    problems = [*check_engine([spec], root, python, section), *check_secrets(spec.engine, root, section)]
     problems += check_gpus(name, gpu_demand(spec))
     if spec.drafter is not None and not (Path(spec.drafter.model) / "config.json").exists():
         problems.append(f"there is no drafter at {spec.drafter.model}. Run the training first, or serve without it.")

@@ -43,7 +43,9 @@ class Blueprint(NamedTuple):
 
 def capture_server(plan: Blueprint) -> ServerSpec:
     """The server that captures hidden states."""
-    return ServerSpec(model=plan.path(plan.run.target.model), engine=_located(plan), capture=_capture(plan))
+    return ServerSpec(
+        model=plan.path(plan.run.target.model), engine=_located(plan, plan.run.engine), capture=_capture(plan)
+    )
 
 
 def extraction(plan: Blueprint, url: str) -> ExtractionSpec:
@@ -90,7 +92,7 @@ def training(plan: Blueprint) -> TrainingSpec:
 
 def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
     """The server of one arm: both answer in the same dtype on the same backend, only the drafter differs."""
-    engine, evaluation = _located(plan), plan.run.evaluation
+    engine = _located(plan, plan.run.serving_engine)
     drafter = DrafterServing(
         model=str(plan.layout.drafter),
         speculation=plan.run.speculation,
@@ -100,9 +102,7 @@ def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
     return ServerSpec(
         model=plan.path(plan.run.target.model),
         engine=msgspec.structs.replace(
-            engine,
-            dtype=evaluation.dtype,
-            attention_backend=evaluation.attention_backend or engine.attention_backend,
+            engine, dtype=plan.run.evaluation.dtype, attention_backend=_evaluated_backend(plan.run)
         ),
         drafter=drafter if arm == "drafter" else None,
     )
@@ -117,16 +117,22 @@ def evaluation(plan: Blueprint, arm: Arm, url: str) -> EvaluationSpec:
         target_model=plan.path(plan.run.target.model),
         prompts=plan.path(plan.run.data.evaluation),
         report=str(plan.layout.drafter_report if of_drafter else plan.layout.baseline_report),
-        evaluation=plan.run.evaluation,
+        evaluation=msgspec.structs.replace(plan.run.evaluation, attention_backend=_evaluated_backend(plan.run)),
         fingerprint=plan.fingerprints.drafter_report if of_drafter else plan.fingerprints.baseline_report,
         reference=None if of_drafter else str(plan.layout.drafter_report),
         drafter=str(plan.layout.drafter) if of_drafter else None,
     )
 
 
-def _located(plan: Blueprint) -> EngineConfig:
+def _evaluated_backend(run: RunConfig) -> str | None:
+    """Names of backends are an engine's own."""
+    if run.serving is not None:
+        return run.serving.attention_backend
+    return run.evaluation.attention_backend or run.engine.attention_backend
+
+
+def _located(plan: Blueprint, engine: EngineConfig) -> EngineConfig:
     """The engine with its interpreter's path made absolute."""
-    engine = plan.run.engine
     return engine if engine.python is None else msgspec.structs.replace(engine, python=plan.path(engine.python))
 
 

@@ -108,6 +108,8 @@ class SpeculationConfig(Config, frozen=True, kw_only=True):
 class EvaluationConfig(Config, frozen=True, kw_only=True):
     """Both arms answer the same held-out prompts greedily, on the same backend and in `dtype`, once with each number of requests
     at a time (`concurrency`, the lowest first).
+
+    `attention_backend` stands in for that of `engine`; a `serving` has its own.
     """
 
     concurrency: Annotated[list[Concurrency], msgspec.Meta(min_length=1)] = msgspec.field(
@@ -140,7 +142,11 @@ class VerdictConfig(Config, frozen=True, kw_only=True):
 
 
 class RunConfig(Config, frozen=True, kw_only=True):
-    """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`)."""
+    """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`).
+
+    `engine` captures the hidden states, which is SGLang's, and serves both arms of the evaluation unless `serving` names another
+    engine, or the same with other settings; nothing of `engine` is taken over into that.
+    """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z")]
     target: TargetConfig
@@ -150,6 +156,12 @@ class RunConfig(Config, frozen=True, kw_only=True):
     vocabulary: VocabularyConfig
     training: TrainingConfig
     directory: str | None = None
+    serving: EngineConfig | None = None
     speculation: SpeculationConfig = SpeculationConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     verdict: VerdictConfig = VerdictConfig()
+
+    @property
+    def serving_engine(self) -> EngineConfig:
+        """What serves both arms of the evaluation."""
+        return self.serving or self.engine

@@ -76,5 +76,9 @@ ENGINES = {
         "/server_info": {"version": "0.5.23"},
         "/generate": {"stream": SGLANG_STREAM, "whole": SGLANG_LIKELIEST},
     },
-    "vllm": {"/version": {"version": "0.32.0"}, "/v1/completions": {"stream": VLLM_STREAM, "whole": VLLM_LIKELIEST}},
+    "vllm": {
+        "/version": {"version": "0.32.0"},
+        "/server_info": {"vllm_config": "model='/m'"},
+        "/v1/completions": {"stream": VLLM_STREAM, "whole": VLLM_LIKELIEST},
+    },
 }

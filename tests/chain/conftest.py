@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 
@@ -38,6 +39,16 @@ class Roost:
         process = self.start(*arguments, "--json")
         out, err = process.communicate()
         return process.returncode, json.loads(out), err
+
+    def log(self, job_id: str) -> str:
+        return (self.root / "jobs" / job_id / "out.log").read_text(errors="replace")
+
+    def owns(self, process: psutil.Process) -> bool:
+        """Whether a job of this host started it."""
+        try:
+            return process.environ().get("ROOST_ROOT") == str(self.root)
+        except psutil.Error:
+            return False
 
     def server_pid(self) -> int:
         return json.loads((self.data / "server/address.json").read_bytes())["pid"]

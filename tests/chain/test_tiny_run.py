@@ -104,16 +104,9 @@ def test_nothing_of_the_run_is_left_running(finished_run, roost) -> None:
     left = [
         process.cmdline()
         for process in psutil.process_iter()
-        if _environment(process).get("ROOST_ROOT") == str(roost.root) and "sglang" in " ".join(process.cmdline())
+        if roost.owns(process) and "sglang" in " ".join(process.cmdline())
     ]
     assert left == []
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except psutil.Error:
-        return {}
 
 
 def test_the_log_of_the_training_is_complete(finished_run, roost) -> None:

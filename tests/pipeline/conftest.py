@@ -71,6 +71,8 @@ SWITCHES = (
     "disable-radix-cache",
     "disable-prefill-cuda-graph",
     "disable-decode-cuda-graph",
+    # vLLM's
+    "enforce-eager",
 )
 OPTIONS = (
     "model-path",
@@ -91,6 +93,14 @@ OPTIONS = (
     "speculative-eagle-topk",
     "speculative-num-draft-tokens",
     "return-aux-hidden-state-layer-ids",
+    # vLLM's
+    "model",
+    "max-model-len",
+    "max-num-seqs",
+    "attention-backend",
+    "speculative-config",
+    "per-request-spec-decode-metrics",
+    "disable-access-log-for-endpoints",
 )
 
 
@@ -104,7 +114,7 @@ def make_root(root: Path) -> Path:
     write_conversations(root / "conversations/eval.jsonl", ["seven", "eight"])
     python = root / "engine-python"
     options = "\n".join(f"  --{name}" for name in SWITCHES) + "\n" + "\n".join(f"  --{name} X" for name in OPTIONS)
-    python.write_text(f"#!/bin/sh\ncase $* in\n*--help) echo '{options}';;\n*) echo 0.0-fake;;\nesac\n")
+    python.write_text(f"#!/bin/sh\ncase $* in\n*--help*) echo '{options}';;\n*) echo 0.0-fake;;\nesac\n")
     python.chmod(0o755)
     return root
 

@@ -83,6 +83,17 @@ def test_everything_that_the_artifacts_say_is_known(blueprint: Blueprint) -> Non
     )
 
 
+def test_layers_are_counted_as_the_engine_counts_that_serves(root: Path, python: str, document: str) -> None:
+    run = load_run(document, {"serving": '{ name = "vllm", context_length = 128 }'})
+    blueprint = draw_plan(run, root=root, python=python)[1]
+    fill(blueprint)
+    path = blueprint.layout.drafter / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}))
+    evidence = read_evidence(blueprint, BASELINE)
+    assert (evidence.captured_layer_ids, evidence.served_layer_ids) == ([1, 2, 3], [1, 2, 3])
+    assert evidence.served_context == 128
+
+
 def test_of_a_run_without_artifacts_hardly_anything_is_known(blueprint: Blueprint) -> None:
     assert read_evidence(blueprint, BASELINE) == Evidence(proposals=3, target_vocab_size=512, window=64)
 

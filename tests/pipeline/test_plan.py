@@ -255,3 +255,37 @@ def test_a_token_that_a_restart_has_lost_is_a_problem_until_it_is_set_or_removed
     assert ["was lost when the host restarted" in problem for problem in plan().problems] == [True]
     secrets.remove("HF_TOKEN", op_id="remove-1")
     assert plan().problems == []
+
+
+VLLM = '{ name = "vllm", device = "cpu" }'
+
+
+def test_the_engine_that_serves_is_shown_and_only_what_it_measures_is_made_anew(
+    plan: Plan, root: Path, marks: Fingerprints
+):
+    publish_all(root, marks)
+    found = plan(serving=VLLM)
+    assert found.problems == []
+    assert [stage.stage for stage in found.stages if stage.action == "run"] == [
+        "preflight",
+        "serving",
+        "evaluation",
+        "verdict",
+    ]
+    assert stage(found, "serving").reason == "serves the next stage; with vllm"
+    assert "vllm.entrypoints.openai.api_server" in stage(found, "serving").command
+    assert "sglang.launch_server" in stage(found, "server").command
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"serving__python": "/bin/false"}, "/bin/false cannot import vllm. Name the interpreter of the engine's"),
+        ({"serving__flags__max-num-seq": "9"}, "serving.flags: --max-num-seq is no option of the installed engine"),
+        ({"serving__max_running_requests": "1"}, "but serving.max_running_requests is 1"),
+        ({"serving__environment": '{ HF_TOKEN = "hf_0123456789" }'}, "serving.environment holds HF_TOKEN"),
+    ],
+)
+def test_what_stands_in_the_way_of_the_engine_that_serves_is_said_by_its_own_keys(plan: Plan, overrides, said):
+    (problem,) = plan(serving=VLLM, **overrides).problems
+    assert said in problem

@@ -51,3 +51,9 @@ def test_without_a_drafter_there_it_says_so_and_shows_the_command_all_the_same(p
 )
 def test_what_stands_in_the_way_is_named(plan: Plan, key: str, value: str, word: str) -> None:
     assert any(word in problem for problem in plan(**{key: value}).problems)
+
+
+def test_a_run_that_serves_with_another_engine_gives_that_one(plan: Plan) -> None:
+    found = plan(serving='{ name = "vllm", device = "cpu", flags = { no-such-flag = 1 } }')
+    assert found.spec.engine.name == "vllm"
+    assert [problem.split(":")[0] for problem in found.problems] == ["serving.flags"]

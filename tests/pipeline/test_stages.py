@@ -64,3 +64,25 @@ def test_the_id_of_a_job_is_one_and_belongs_to_its_run(run_id, name):
     assert is_job_id(job_id)
     assert job_id.endswith(f"-{name}")
     assert child_id(run_id[:-1] + "e", name) != job_id
+
+
+def test_another_engine_may_serve_than_captures(root: Path, python: str, document: str):
+    settings = {
+        "engine.attention_backend": "torch_native",
+        "evaluation.attention_backend": "intel_amx",
+        "serving": '{ name = "vllm", python = "vllm/python", device = "cpu", max_running_requests = 2 }',
+    }
+    blueprint = draw_plan(load_run(document, settings), root=root, python=python)[1]
+    capture, drafter = stages.capture_server(blueprint).engine, stages.evaluation_server(blueprint, "drafter").engine
+    assert (capture.name, capture.attention_backend, capture.python) == ("sglang", "torch_native", None)
+    assert (drafter.name, drafter.python) == ("vllm", str(root / "vllm/python"))
+    assert drafter == stages.evaluation_server(blueprint, "baseline").engine
+    assert drafter.dtype == "float32"
+    assert drafter.attention_backend is None, "the evaluation's is of the engine that captures"
+    assert stages.evaluation(blueprint, "drafter", "http://127.0.0.1:1").evaluation.attention_backend is None
+
+
+def test_the_report_names_the_backend_that_both_arms_are_served_with(root: Path, python: str, document: str):
+    run = load_run(document, {"engine.attention_backend": "torch_native"})
+    blueprint = draw_plan(run, root=root, python=python)[1]
+    assert stages.evaluation(blueprint, "drafter", "http://127.0.0.1:1").evaluation.attention_backend == "torch_native"

@@ -105,7 +105,8 @@ class EngineClient:
     @cached_property
     def _dialect(self) -> Dialect:
         """The one whose own address the server knows."""
-        for dialect in (SGLANG, VLLM):
+        # vLLM first: it has SGLang's address as well, where its cache may be emptied.
+        for dialect in (VLLM, SGLANG):
             try:
                 if self._http.get(dialect.info).status_code == httpx.codes.OK:
                     return dialect

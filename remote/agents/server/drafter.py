@@ -63,6 +63,13 @@ class Expectations(NamedTuple):
         return self.context_length or self.text_config.get("max_position_embeddings")
 
 
+def read_layer_ids(config: Mapping[str, Any], engine: EngineName) -> list[int] | None:
+    """The layers that a drafter's `config.json` names to `engine`, by that engine's count; None where it names none."""
+    if engine == "vllm":
+        return config.get(_LAYER_IDS)
+    return (config.get("eagle_config") or {}).get(_LAYER_IDS)
+
+
 def check_drafter(directory: Path, expected: Expectations) -> list[Finding]:
     """Everything that is wrong with serving the drafter in `directory` so; only an error forbids it."""
     try:
@@ -146,8 +153,7 @@ def _check_layer_ids(config: dict[str, Any], expected: Expectations) -> Iterator
     if expected.engine == "vllm":
         yield from _check_layer_ids_for_vllm(config, expected)
         return
-    eagle = config.get("eagle_config") or {}
-    served = eagle.get(_LAYER_IDS)
+    served = read_layer_ids(config, expected.engine)
     if served is None:
         stray = " (they stand beside eagle_config, where the engine does not look)" if _stray_ids(config) else ""
         yield _error(
@@ -177,7 +183,7 @@ def _check_layer_ids(config: dict[str, Any], expected: Expectations) -> Iterator
 
 
 def _check_layer_ids_for_vllm(config: dict[str, Any], expected: Expectations) -> Iterator[Finding]:
-    served = config.get(_LAYER_IDS)
+    served = read_layer_ids(config, expected.engine)
     if served is None:
         yield _error(
             "layer-ids-missing",
