@@ -1,5 +1,7 @@
 """What an engine's own help says of its options, and what is said of those that it would refuse."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -8,6 +10,7 @@ from remote.agents.server.options import EngineOptions, Option, complaints, pars
 from remote.agents.server.plan import KINDS
 from remote.errors import Precondition
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/server"
 HELP = """usage: sglang serve [-h] --model-path MODEL_PATH
                     [--attention-backend {triton,flashinfer}]
                     [--tp-size TENSOR_PARALLEL_SIZE]
@@ -101,3 +104,19 @@ def test_an_engine_that_cannot_say_its_options_is_named(tmp_path, body, words):
 def test_a_python_that_is_not_there_is_named(tmp_path):
     with pytest.raises(Precondition, match="cannot be asked"):
         read_options(EngineCommand(["/nowhere/python"], {}, {}), KIND, tmp_path / "engines")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sglang-0.5.23", ["tp-size", "mem-fraction-static", "return-aux-hidden-state-layer-ids", "sleep-on-idle"]),
+        ("vllm-0.32", ["tensor-parallel-size", "max-model-len", "speculative-config", "enforce-eager"]),
+    ],
+)
+def test_the_help_of_the_real_engines_is_read_to_its_end(name, options):
+    text = (GOLDEN / f"{name}-help.txt").read_text()
+    known = parse_help(text)
+    assert len(known) >= text.count("\n  --")
+    assert set(options) <= set(known)
+    assert known[options[-1]].value == "none"
+    assert known[options[0]].value == "needed"
