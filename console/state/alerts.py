@@ -1,79 +1,69 @@
 """What a person should look at now; each alert says what, and where."""
 
-from console.state.diagnoses import DEVICE_CODES, DISK_CODES, diagnosis_summary, gravest_first
-from console.state.forecast import SHORT_RUNWAY_S, runway_s
+from typing import NamedTuple
+
+from console.state.diagnoses import diagnosis_summary, gravest_first
 from console.state.host import RECORDER, HostState
 from console.state.link import Closed, Lost, Up
 from console.state.sanitize import one_line
 from console.state.units import format_duration
 from remote.protocol.jobs import Finished, Foreign, Orphaned, Paused, Quarantined, Stalled, Unkillable
 from remote.protocol.jobs import Lost as LostJob
-from remote.protocol.telemetry import Diagnosis
 
 STALE_SAMPLE_S = 5.0
 
 
-def alerts(state: HostState, now: float) -> list[str]:
-    """The alerts of a host, the gravest first: the link, what its recorder diagnosed, what only the console sees."""
+class Alert(NamedTuple):
+    """A sentence, and whether somebody must act now."""
+
+    text: str
+    is_grave: bool
+
+    def __str__(self) -> str:
+        """The sentence after the mark of its severity, which is the same wherever it stands."""
+        return f"{'✗' if self.is_grave else '!'} {self.text}"
+
+
+def alerts(state: HostState, now: float) -> list[Alert]:
+    """The alerts of a host, the gravest first: the link, what its recorder diagnosed, and jobs that want somebody."""
     found = gravest_first(state.sample.diagnoses) if state.sample else []
-    graves, others = ([each for each in found if (each.severity == "error") is grave] for grave in (True, False))
-    return [
-        *_link_alerts(state, now),
-        *map(diagnosis_summary, graves),
-        *_disk_alerts(state, found),
-        *_device_alerts(state, found),
-        *_job_alerts(state),
-        *map(diagnosis_summary, others),
-    ]
+    told = [Alert(diagnosis_summary(each), each.severity == "error") for each in found]
+    every = [*_link_alerts(state, now), *told, *_job_alerts(state)]
+    return sorted(every, key=lambda alert: not alert.is_grave)
 
 
-def _link_alerts(state: HostState, now: float) -> list[str]:
+def _link_alerts(state: HostState, now: float) -> list[Alert]:
     match state.link:
         case Lost(since=since, reason=reason, retry_at=retry_at):
             wait = max(0.0, retry_at - now)
             age = format_duration(now - since)
-            return [f"link lost {age} ago, next try in {wait:.0f} s, jobs on the host go on ({one_line(reason)})"]
+            text = f"link lost {age} ago, next try in {wait:.0f} s, jobs on the host go on ({one_line(reason)})"
+            return [Alert(text, is_grave=True)]
         case Closed(error=error) if error is not None:
-            return [f"link closed: {one_line(error.message)}"]
+            return [Alert(f"link closed: {one_line(error.message)}", is_grave=True)]
         case Up() if state.sample_at is not None and now - state.sample_at > STALE_SAMPLE_S:
-            return [f"no reading for {format_duration(now - state.sample_at)}"]
+            return [Alert(f"no reading for {format_duration(now - state.sample_at)}", is_grave=False)]
         case _:
             return []
 
 
-def _disk_alerts(state: HostState, diagnoses: list[Diagnosis]) -> list[str]:
-    told = {each.subject for each in diagnoses if each.code in DISK_CODES}
-    found: list[str] = []
-    for mount in [mount for mount in (state.sample.mounts if state.sample else []) if mount.path not in told]:
-        runway = runway_s(mount)
-        if runway is not None and runway < SHORT_RUNWAY_S:
-            found.append(f"{mount.path} is full in {format_duration(runway)} at the present rate")
-    return found
-
-
-def _device_alerts(state: HostState, diagnoses: list[Diagnosis]) -> list[str]:
-    told = {each.subject for each in diagnoses if each.code in DEVICE_CODES}
-    lost = [gpu for gpu in (state.sample.gpus if state.sample else []) if gpu.error is not None]
-    names = [(f"GPU {gpu.gpu_index}", one_line(gpu.error or "")) for gpu in lost]
-    return [f"{name}: {error}" for name, error in names if name not in told]
-
-
-def _job_alerts(state: HostState) -> list[str]:
-    found: list[str] = []
+def _job_alerts(state: HostState) -> list[Alert]:
+    found: list[Alert] = []
     for job in state.shown_jobs():
         match job.state:
             case Stalled(heartbeat_age_s=age):
-                found.append(f"{job.job_id}: no heartbeat for {format_duration(age)}")
+                found.append(Alert(f"{job.job_id}: no heartbeat for {format_duration(age)}", is_grave=False))
             case Paused(reason=reason):
-                found.append(f"{job.job_id} is paused: {one_line(reason)}")
+                found.append(Alert(f"{job.job_id} is paused: {one_line(reason)}", is_grave=False))
             case Orphaned() | Foreign() | Unkillable() | Quarantined():
-                found.append(f"{job.job_id} is {type(job.state).__name__.lower()}")
-            case LostJob() | Finished(outcome="failed") if _is_of_newest_run(state, job.job_id, job.run_id):
-                found.append(
-                    f"{one_line(job.agent)} failed" if isinstance(job.state, Finished) else f"{job.job_id} is lost"
-                )
+                grave = isinstance(job.state, Unkillable)
+                found.append(Alert(f"{job.job_id} is {type(job.state).__name__.lower()}", grave))
+            case Finished(outcome="failed") if _is_of_newest_run(state, job.job_id, job.run_id):
+                found.append(Alert(f"{one_line(job.agent)} failed", is_grave=True))
+            case LostJob() if _is_of_newest_run(state, job.job_id, job.run_id):
+                found.append(Alert(f"{job.job_id} is lost", is_grave=True))
             case LostJob() | Finished() if job.agent == RECORDER:
-                found.append("the recorder of readings has failed: its log says why")
+                found.append(Alert("the recorder of readings has failed: its log says why", is_grave=False))
             case _:
                 pass
     return found

@@ -1,10 +1,7 @@
 """What the recorder found to be wrong, in the order in which it should be looked at."""
 
 from console.state.sanitize import one_line
-from remote.protocol.telemetry import Diagnosis, DiagnosisCode
-
-DEVICE_CODES: tuple[DiagnosisCode, ...] = ("hardware",)
-DISK_CODES: tuple[DiagnosisCode, ...] = ("runway_short", "inodes_short")
+from remote.protocol.telemetry import Diagnosis
 
 
 def gravest_first(diagnoses: list[Diagnosis]) -> list[Diagnosis]:

@@ -3,9 +3,6 @@
 from console.state.units import format_bytes, format_duration, format_rate
 from remote.protocol.telemetry import JobSample, MountSample
 
-SHORT_RUNWAY_S = 3600.0
-"""A disk that will be full within the hour is worth an alert."""
-
 _NEGLIGIBLE_BYTES_PER_S = 1024.0
 
 

@@ -12,7 +12,6 @@ from remote.telemetry.diagnosis_jobs import LossMemory, busy_not_working, no_pro
 from remote.telemetry.diagnosis_window import Window, WindowKeeper
 
 RULES: tuple[Callable[[Window], Iterator[Finding]], ...] = (
-    hardware,
     suspended,
     silent_rank,
     slow_device,
@@ -70,9 +69,9 @@ class Diagnostician:
         return sorted(_causes(told), key=_gravity)
 
     def _find(self, window: Window) -> Iterator[Finding]:
+        yield from hardware(window, self._events)
         for rule in RULES:
             yield from rule(window)
-        yield from self._events.findings()
         yield from self._losses.findings()
 
 

@@ -241,7 +241,7 @@ def stale_telemetry(window: Window) -> Iterator[Finding]:
                 severity="warning",
                 subject=gpu.subject,
                 summary=f"{gpu.subject} has not been read for {duration_text(age)}, other devices are",
-                evidence=f"last answer {duration_text(age)} ago",
+                evidence=f"{sum(other <= FRESH_S for _, other in ages)} other devices answered within {duration_text(FRESH_S)}",
                 advice=f"`timeout 5 nvidia-smi -i {gpu.sample.gpu_index}` and `dmesg | tail` on the host; a device whose "
                 "driver calls hang needs a reset or a reboot",
                 job_id=gpu.sample.owner_job_id,

@@ -95,13 +95,13 @@ def why_unreachable(error: Exception) -> str:
     return f"NVML does not answer ({error}); `nvidia-smi` on the host says more"
 
 
-def device_error_text(error: Exception, index: int) -> str:
-    """Why one device does not answer and what to do, in a sentence."""
+def device_error_text(error: Exception) -> str:
+    """Why one device does not answer, in a few words."""
     code = error_code(error)
     if code == GPU_IS_LOST:
-        return "the GPU is lost, off its bus: stop its jobs and reboot the host"
+        return "the GPU is lost, off its bus"
     if code == RESET_REQUIRED:
-        return f"the GPU requires a reset: stop everything that uses it, monitors too, then `nvidia-smi -r -i {index}` as root"
+        return "the GPU requires a reset"
     return f"{error}"
 
 

@@ -55,7 +55,7 @@ class DeviceReader:
         except pynvml.NVMLError as error:
             self._handle = None
             self.error_since = self.error_since or time.monotonic()
-            text = device_error_text(error, self.index)
+            text = device_error_text(error)
             return lost_gpu(self.index, (self._name, self._uuid), text, sampled_at=self._sampled_at)
         self.error_since = None
         return sample

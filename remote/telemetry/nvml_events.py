@@ -10,7 +10,7 @@ from typing import Any
 from remote.protocol.telemetry import GpuEvent, GpuPath, GpuTopology
 from remote.telemetry.kernel_log import BusAddress, KernelFault
 from remote.telemetry.nvml import GPU_IS_LOST, TIMEOUT, ancestor_text, error_code, peer_text, pynvml
-from remote.telemetry.xid import meaning_of
+from remote.telemetry.xid import xid_text
 
 _DOUBLE_BIT, _XID = 0x2, 0x8
 _WAIT_MS = 30_000
@@ -45,7 +45,7 @@ class EventWatch:
             at=fault.at,
             gpu_index=self.addresses.get(fault.bus),
             xid=fault.xid,
-            text=fault.text if fault.xid is None else f"{_xid_text(fault.xid)} ({fault.text})",
+            text=fault.text if fault.xid is None else f"{xid_text(fault.xid)} ({fault.text})",
             source="kernel_log",
         )
 
@@ -92,13 +92,9 @@ class EventWatch:
             at=round(time.time(), 3),
             gpu_index=self._indices.get(_pointer(event.device)),
             xid=int(event.eventData) if is_xid else None,
-            text=_xid_text(int(event.eventData)) if is_xid else "uncorrectable memory error (double bit)",
+            text=xid_text(int(event.eventData)) if is_xid else "uncorrectable memory error (double bit)",
             source="nvml",
         )
-
-
-def _xid_text(xid: int) -> str:
-    return f"XID {xid}: {meaning_of(xid).text}"
 
 
 def _pointer(handle: Any) -> int:  # noqa: ANN401 - NVML's handle

@@ -65,3 +65,8 @@ _OTHER = Meaning(
 def meaning_of(xid: int) -> Meaning:
     """What is known of an XID."""
     return _MEANINGS.get(xid, _OTHER)
+
+
+def xid_text(xid: int) -> str:
+    """An XID with its meaning, as an event says it."""
+    return f"XID {xid}: {meaning_of(xid).text}"

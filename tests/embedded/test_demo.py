@@ -111,7 +111,7 @@ async def test_stopping_leaves_nothing_at_work(installed: Path, with_compiler: N
 
 @pytest.mark.slow
 async def test_the_trouble_of_a_scenario_is_told_of_its_job(installed: Path, with_compiler: None) -> None:
-    for scenario, code in {"spinning": "busy_not_working", "one_idle": "gpu_idle"}.items():
+    for scenario, code in {"spinning": "busy_not_working", "one_idle": "gpu_idle", "one_xid": "hardware"}.items():
         await operations_demo.start_demo(scenario)
         async with operations.open_host(f"demo-{scenario}", actor="ann") as session:
 

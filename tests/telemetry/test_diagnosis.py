@@ -234,7 +234,7 @@ def test_the_recorded_extraction_has_a_narrow_link_and_a_row_to_be_remapped_and_
         ("hardware", "warning", "GPU 6"),
         ("hardware", "warning", "GPU 2"),
     }
-    assert "recovery action: reset" in told[0].evidence
+    assert "needs recovery, says its driver: reset" in told[0].summary
     assert any("XID 63" in one.summary for one in told)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from remote.protocol.telemetry import GpuEvent, GpuSample
 from remote.telemetry.xid import meaning_of
-from tests.telemetry.diagnosis_samples import START, Watch, codes, gpu, gpus, health
+from tests.telemetry.diagnosis_samples import JOB, START, Watch, codes, gpu, gpus, health
 
 
 def with_health(index: int = 3, **changes: Any) -> list[GpuSample]:
@@ -26,6 +26,57 @@ def test_a_lost_device_is_told_after_three_seconds():
     told = watch.only("hardware")
     assert (told.subject, told.severity) == ("GPU 3", "error")
     assert "reboot" in told.advice
+
+
+LOST = {"error": "the GPU is lost, off its bus", "gpu_utilization": None, "power_watts": None}
+
+
+def test_a_device_that_is_lost_with_an_xid_is_one_fault():
+    watch = Watch()
+    watch.show(10, gpus=gpus())
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 10.5, 79)])
+    watch.show(1, gpus=gpus({3: LOST}))
+    told = watch.show(3600 + 60, gpus=gpus({3: LOST}))
+    assert codes(told) == ["hardware"]
+    assert told[0].since == START + 10.5
+    assert told[0].evidence == "an event of NVML, no answer since: the GPU is lost, off its bus"
+    assert told[0].job_id == JOB
+    assert watch.show(60, gpus=gpus()) == [], "it came back, and its event is more than an hour old"
+
+
+def test_a_device_that_is_lost_long_after_an_xid_has_two_faults():
+    watch = Watch()
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 1, 119)])
+    watch.show(100, gpus=gpus())
+    watch.show(10, gpus=gpus({3: LOST}))
+    assert codes(watch.told) == ["hardware", "hardware"]
+
+
+def test_what_follows_a_grave_event_within_seconds_is_told_with_it():
+    watch = Watch()
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 1, 48)])
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 2, 63), event(START + 2, 31, index=5)])
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 3, 154)])
+    told = {one.subject: one for one in watch.told}
+    assert len(watch.told) == 2
+    assert "XID 48" in told["GPU 3"].summary
+    assert "then XID 63" in told["GPU 3"].evidence
+    assert "then XID 154" in told["GPU 3"].evidence
+    assert "XID 31" in told["GPU 5"].summary
+
+
+def test_what_comes_after_a_lesser_event_is_another_fault():
+    watch = Watch()
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 1, 31)])
+    watch.show(1, gpus=gpus(), gpu_events=[event(START + 2, 79)])
+    assert codes(watch.told) == ["hardware", "hardware"]
+
+
+def test_the_kernels_own_words_are_shown_without_the_meaning_again():
+    watch = Watch()
+    text = "XID 79: it has fallen off the bus (pid=12, name=python)"
+    watch.show(1, gpu_events=[GpuEvent(at=START, gpu_index=3, xid=79, text=text, source="kernel_log")])
+    assert watch.only("hardware").evidence == "the kernel's log: pid=12, name=python"
 
 
 def test_one_failed_call_is_not_told():
@@ -177,7 +228,7 @@ def test_what_a_device_says_of_itself_is_told_with_what_to_do(fault: dict, words
 def test_a_narrow_link_is_told_under_load_and_a_slow_one_at_rest_is_not():
     watch = Watch()
     assert 30 <= watch.show_until_told("hardware", 60, gpus=with_health(pcie_width=8)) <= 45
-    assert "x8 of x16" in watch.only("hardware").evidence
+    assert "8 of 16 PCIe lanes" in watch.only("hardware").summary
     resting = [
         gpu(index, gpu_utilization=0.0, health=health(START, pcie_width=4, pcie_generation=1)) for index in range(8)
     ]

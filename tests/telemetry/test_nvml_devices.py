@@ -156,9 +156,9 @@ def test_a_device_that_is_lost_meanwhile_keeps_its_name_and_the_others_their_fig
     assert reader.until(lambda report: not errors(report))["gpus"][3]["memory_used_bytes"] == 2 << 20, "it came back"
 
 
-def test_a_device_that_needs_a_reset_says_how(nvml_standin, reader):
+def test_a_device_that_needs_a_reset_says_so(nvml_standin, reader):
     nvml_standin.change({"gpu3.power.error": 16})
-    assert "nvidia-smi -r -i 3" in reader.until(errors)["gpus"][3]["error"]
+    assert "requires a reset" in reader.until(errors)["gpus"][3]["error"]
 
 
 def test_what_is_not_supported_is_unknown_and_asked_once(nvml_standin, start, tmp_path):

@@ -47,15 +47,41 @@ async def test_eight_gpus_disk_jobs_and_log_share_every_size(eight_gpus, show, s
             assert any(line.split()[:1] == [agent] for line in screen.lines), agent
 
 
-async def test_a_lost_gpu_keeps_its_row_and_is_an_alert(eight_gpus, show) -> None:
+async def test_a_lost_gpu_keeps_its_row(eight_gpus, show) -> None:
     async with show(eight_gpus, until=295.0, size=(80, 24), host="rtx-lab") as screen:
         await screen.until_shown("GPU 7")
         sample = screen.app._state.sample
         gpus = list(sample.gpus)
         gpus[6] = msgspec.structs.replace(gpus[6], error="fell off the bus (XID 79)", gpu_utilization=None)
         await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus, diagnoses=[])))
-        await screen.until_shown("GPU 6  ✗ fell off the bus (XID 79)", "! GPU 6: fell off the bus (XID 79)")
+        await screen.until_shown("GPU 6  ✗ fell off the bus (XID 79)")
         assert "GPU 7" in screen.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_why_a_gpu_is_lost_is_shown_as_far_as_there_is_room(eight_gpus, show, size) -> None:
+    async with show(eight_gpus, until=295.0, size=size, host="rtx-lab") as screen:
+        await screen.until_shown("GPU 7")
+        sample = screen.app._state.sample
+        gpus = list(sample.gpus)
+        gpus[6] = msgspec.structs.replace(gpus[6], error="it is " + "very " * 40 + "lost")
+        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpus=gpus)))
+        await screen.until_shown("GPU 6  ✗ it is very")
+        row = next(line for line in screen.lines if line.lstrip().startswith("GPU 6"))
+        assert "lost" not in row
+        assert "…" in row
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_heading_of_the_devices_has_no_cut_word(eight_gpus, show, size) -> None:
+    async with show(eight_gpus, until=295.0, size=size, host="rtx-lab") as screen:
+        await screen.until_shown("GPU 7")
+        sample = screen.app._state.sample
+        await screen.send(Telemetry(sample=msgspec.structs.replace(sample, gpu_source="simulated")))
+        await screen.until_shown("SIMULATED")
+        heading = next(line for line in screen.lines if line.lstrip().startswith("GPU    use"))
+        told = heading.rstrip().removesuffix("SIMULATED").partition("health")[2].strip()
+        assert re.fullmatch(r"(use, last \d+ readings|last \d+|)", told)
 
 
 async def test_a_lost_gpu_names_the_job_that_has_it_where_there_is_room(eight_gpus, show) -> None:
@@ -115,7 +141,7 @@ async def test_a_lost_link_is_told_with_its_retry_and_comes_back(embedded_run, s
         now = time.monotonic()
         await screen.send(Lost(since=now - 3, reason="the connection was reset", retry_at=now + 20))
         await screen.until_shown("✗ link lost", "retry in", "jobs on the host go on", "the connection was reset")
-        assert "! 1 alert" in screen.lines[0]
+        assert "✗ 1 alert" in screen.lines[0]
         welcome = next(record.what.welcome for record in embedded_run if isinstance(record.what, LinkUp))
         await screen.send(Up(since=time.monotonic(), latency_s=0.02, welcome=welcome))
         await screen.until_shown("● connected 20 ms")

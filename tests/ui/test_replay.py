@@ -69,7 +69,7 @@ async def test_it_jumps_forward_and_back_to_exactly_what_was_then(eight, replay)
         await screen.until_shown("3:10/4:55", "! GPU 4 is held back", "shard 00122", "shard 00126")
         before = [line for line in screen.lines if "GPU" in line or "samples" in line]
         await screen.pilot.press("full_stop")
-        await screen.until_shown("3:40/4:55", "! GPU 6 reported XID 63")
+        await screen.until_shown("3:40/4:55", "✗ GPU 6 reported XID 63")
         await screen.pilot.press("comma")
         await screen.until_shown("3:10/4:55")
         await screen.until(lambda: [line for line in screen.lines if "GPU" in line or "samples" in line] == before)

@@ -41,15 +41,15 @@ def recorder_job(state) -> Job:
 @pytest.mark.parametrize("size", SIZES)
 async def test_diagnoses_are_the_alerts_the_gravest_first(eight_gpus, show, size) -> None:
     async with show(eight_gpus, until=LATE, size=size, host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6 reported XID 63 (row remapping)  ! GPU 4 is held back: power cap")
-        assert "! 2" in screen.lines[0]
+        await screen.until_shown("✗ GPU 6 reported XID 63 (row remapping)  ! GPU 4 is held back: power cap")
+        assert "✗ 2" in screen.lines[0]
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("keys", [("d",), ("tab", "tab", "enter")])
 async def test_a_diagnosis_is_read_in_full(eight_gpus, show, size, keys) -> None:
     async with show(eight_gpus, until=LATE, size=size, host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         await screen.pilot.press(*keys)
         await screen.until(lambda: isinstance(screen.app.screen, DiagnosesScreen))
         await screen.until_shown(
@@ -61,7 +61,7 @@ async def test_a_diagnosis_is_read_in_full(eight_gpus, show, size, keys) -> None
 
 async def test_the_line_of_alerts_is_reached_by_keyboard(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(80, 24), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         await screen.pilot.press("tab", "tab")
         assert isinstance(screen.app.focused, AlertLine)
 
@@ -76,7 +76,7 @@ async def test_where_nothing_is_wrong_it_says_so(embedded_run, show) -> None:
 @pytest.mark.parametrize("size", SIZES)
 async def test_everything_of_a_device_is_shown_and_can_be_scrolled_to(eight_gpus, show, size) -> None:
     async with show(eight_gpus, until=LATE, size=size, host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         await screen.pilot.press("g")
         await screen.until(lambda: isinstance(screen.app.screen, GpusScreen))
         await screen.until_shown(
@@ -89,7 +89,7 @@ async def test_everything_of_a_device_is_shown_and_can_be_scrolled_to(eight_gpus
 
 async def test_the_events_of_a_device_outlast_the_reading_that_told_them(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(200, 60), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         assert screen.app._state.sample.gpu_events == []
         await screen.pilot.press("g")
         await screen.until_shown(
@@ -99,7 +99,7 @@ async def test_the_events_of_a_device_outlast_the_reading_that_told_them(eight_g
 
 async def test_nvlink_is_shown_where_there_is_one(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(200, 60), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         health = msgspec.structs.replace(screen.app._state.sample.gpus[0].health, nvlinks_active=18)
         await screen.send(gpu_changed(screen, 0, health=health, nvlink_rx_bytes_per_s=2.0 * 2**30))
         await screen.pilot.press("g")
@@ -108,7 +108,7 @@ async def test_nvlink_is_shown_where_there_is_one(eight_gpus, show) -> None:
 
 async def test_a_device_that_does_not_answer_shows_the_age_of_what_it_said(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(120, 35), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         at = screen.app._state.sample.sampled_at
         await screen.send(gpu_changed(screen, 1, sampled_at=at - 19))
         await screen.until_shown("! no answer for 20")
@@ -116,7 +116,7 @@ async def test_a_device_that_does_not_answer_shows_the_age_of_what_it_said(eight
 
 async def test_simulated_devices_are_named_as_such(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(160, 45), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         assert "SIMULATED" not in screen.text
         await screen.send(changed(screen, gpu_source="simulated"))
         await screen.until_shown("SIMULATED")
@@ -142,7 +142,7 @@ async def test_a_job_shows_its_pace_and_the_processes_that_stand_still(eight_gpu
 
 async def test_an_engine_shows_its_acceptance_rate_or_that_it_is_silent(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(120, 35), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         (engine,) = screen.app._state.sample.engines
         drafting = msgspec.structs.replace(engine, acceptance_length=1.85, acceptance_rate=0.42)
         await screen.send(changed(screen, engines=[drafting]))
@@ -164,7 +164,7 @@ async def test_an_engine_shows_its_acceptance_rate_or_that_it_is_silent(eight_gp
 
 async def test_the_recorder_is_not_in_the_way_unless_it_fails(eight_gpus, show) -> None:
     async with show(eight_gpus, until=LATE, size=(120, 35), host="rtx-lab") as screen:
-        await screen.until_shown("! GPU 6")
+        await screen.until_shown("✗ GPU 6")
         await screen.send(JobChanged(job=recorder_job(Running(since=0.0, pid=1))))
         await screen.until(lambda: "recorder-1" in screen.app._state.jobs)
         assert "recorder" not in screen.text

@@ -65,7 +65,7 @@ class Overview(Screen[None]):
         found = alerts(state, now)
         stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
         rows = self.size.height
-        self.query_one(TopBar).show(state, now, host_now, len(found), palette, replay=replay)
+        self.query_one(TopBar).show(state, now, host_now, found, palette, replay=replay)
         self.query_one(StageStrip).show(state, host_now, palette)
         self.query_one(Devices).show(state, palette, stale=stale)
         self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)

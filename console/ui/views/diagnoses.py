@@ -17,9 +17,11 @@ def diagnoses_view(state: HostState, now: float, host_now: float, palette: Palet
     """The recorder's diagnoses, the gravest first, then what the console itself has to say."""
     diagnoses = gravest_first(state.sample.diagnoses) if state.sample is not None else []
     told = {diagnosis_summary(each) for each in diagnoses}
-    others = [alert for alert in alerts(state, now) if alert not in told]
+    others = [alert for alert in alerts(state, now) if alert.text not in told]
     parts: list[RenderableType] = [_diagnosis(each, host_now, palette) for each in diagnoses]
-    parts += [Text(f"! {alert}\n", style=f"bold {palette.warning}") for alert in others]
+    parts += [
+        Text(f"{alert}\n", style=f"bold {palette.error if alert.is_grave else palette.warning}") for alert in others
+    ]
     if not parts:
         return Text("Nothing is wrong, as far as the host's recorder and this console can tell.", style=palette.quiet)
     return Group(*parts)

@@ -58,8 +58,8 @@ def _device(
     troubles = health_words(gpu, sample)
     heading = Text(f"GPU {gpu.gpu_index}  ", style=f"bold {palette.primary}")
     heading.append(f"{one_line(gpu.name)}  ", style=palette.foreground)
-    color = palette.warning if troubles else palette.success
-    heading.append(f"! {', '.join(troubles)}" if troubles else "✓ ok", style=color)
+    mark, color = ("✗", palette.error) if gpu.error is not None else ("!", palette.warning)
+    heading.append(*((f"{mark} {', '.join(troubles)}", color) if troubles else ("✓ ok", palette.success)))
     rows = [("load", _load(gpu)), ("power", _power(gpu)), ("links", _links(gpu)), *_health_rows(gpu.health, host_now)]
     rows += [
         ("events", _events(state.readings.events, gpu.gpu_index)),
@@ -92,7 +92,7 @@ def _power(gpu: GpuSample) -> str:
         (
             UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}{limit} W",
             UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C",
-            "" if margin is None else f"({margin:.0f} below its limit)",
+            "" if margin is None else f"({margin:.0f} °C below its limit)",
             _clock("SM", gpu.sm_clock_hz),
             _clock("memory", gpu.memory_clock_hz),
             "" if gpu.energy_joules is None else f"{gpu.energy_joules / 3.6e6:.1f} kWh",

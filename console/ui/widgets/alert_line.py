@@ -3,6 +3,7 @@
 from textual.binding import Binding
 from textual.widgets import Static
 
+from console.state.alerts import Alert
 from console.ui.messages import AlertsOpened
 
 
@@ -14,9 +15,9 @@ class AlertLine(Static, can_focus=True):
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
 
-    def show(self, found: list[str]) -> None:
+    def show(self, found: list[Alert]) -> None:
         """Render the alerts."""
-        self.update("  ".join(f"! {alert}" for alert in found) if found else "no alerts")
+        self.update("  ".join(map(str, found)) if found else "no alerts")
         self.set_class(bool(found), "-alerting")
 
     def on_click(self) -> None:

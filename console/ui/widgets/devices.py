@@ -75,21 +75,26 @@ def device_rows(state: HostState, palette: Palette, width: int) -> list[Row]:
     head += "    clock     owner       health" if wide else "   health"
     histories = _history_width(sample, state, width - len(head) - 6)
     start = min(width - histories, len(head) + _LIMITS_BEYOND_HEADING)
-    if histories:
-        head = f"{head:<{start}}use, last {histories} readings"[:width]
-    rows: list[Row] = [_heading(sample, head, palette, width)]
+    rows: list[Row] = [_heading(sample, head, start, histories, palette, width)]
+    room = start - 1 if histories else width
     for gpu in sample.gpus:
-        row = _gpu_row(gpu, sample, owners[gpu.gpu_index], palette, wide=wide)
+        owner = owners[gpu.gpu_index]
+        row = (
+            _gpu_row(gpu, sample, owner, palette, wide=wide)
+            if gpu.error is None
+            else _lost_row(gpu, owner, palette, room)
+        )
         rows.append(_with_history(row, state.readings.gpus.get(gpu.gpu_index), start, histories, palette))
     return rows
 
 
-def _heading(sample: TelemetrySample, head: str, palette: Palette, width: int) -> Row:
+def _heading(sample: TelemetrySample, head: str, start: int, histories: int, palette: Palette, width: int) -> Row:
     """A stand-in for the devices is said where there is room for it; the top bar says it always."""
-    if sample.gpu_source != "simulated":
-        return [(head, palette.quiet)]
-    word = " SIMULATED"
-    return [(f"{head:<{width - len(word)}}"[: width - len(word)], palette.quiet), (word, palette.warning)]
+    word = " SIMULATED" if sample.gpu_source == "simulated" else ""
+    room = width - len(word)
+    told = (f"use, last {histories} readings", f"last {histories}", "") if histories else ("",)
+    heading = next((line for words in told if len(line := f"{head:<{start}}{words}".rstrip()) <= room), head)
+    return [(f"{heading:<{room}}"[:room], palette.quiet), (word, palette.warning)]
 
 
 def _history_width(sample: TelemetrySample, state: HostState, room: int) -> int:
@@ -147,9 +152,6 @@ def _owner(gpu: GpuSample, state: HostState) -> str:
 
 def _gpu_row(gpu: GpuSample, sample: TelemetrySample, owner: str, palette: Palette, *, wide: bool) -> Row:
     label = (f"GPU {gpu.gpu_index:<3}", palette.foreground)
-    if gpu.error is not None:
-        whose = f"  used by {one_line(owner)}" if wide and gpu.owner_job_id else ""
-        return [label, (f"✗ {one_line(gpu.error)}"[:60], palette.error), (whose, palette.foreground)]
     memory = UNKNOWN
     if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
         memory = f"{gpu.memory_used_bytes / _GIB:.0f}/{gpu.memory_total_bytes / _GIB:.0f} GiB"
@@ -164,6 +166,16 @@ def _gpu_row(gpu: GpuSample, sample: TelemetrySample, owner: str, palette: Palet
         (f"  {memory:>10}  {heat:>6}  {power:>6}{more}  ", palette.foreground),
         (_cut(f"! {troubles}", _HEALTH_WIDTH) if troubles else "ok", palette.warning if troubles else palette.quiet),
     ]
+
+
+def _lost_row(gpu: GpuSample, owner: str, palette: Palette, room: int) -> Row:
+    """Why a device cannot be read, cut where there is no room; then whose it is, where there is."""
+    label = f"GPU {gpu.gpu_index:<3}"
+    why = _cut(f"✗ {one_line(gpu.error or '')}", room - len(label))
+    whose = f"  used by {one_line(owner)}" if gpu.owner_job_id else ""
+    if len(label) + len(why) + len(whose) > room:
+        whose = ""
+    return [(label, palette.foreground), (why, palette.error), (whose, palette.foreground)]
 
 
 def _cut(text: str, width: int) -> str:

@@ -3,7 +3,7 @@
 from rich.text import Text
 from textual.widgets import Static
 
-from console.state.forecast import SHORT_RUNWAY_S, need_words, runway_s, seconds_needed
+from console.state.forecast import need_words, runway_s, seconds_needed
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
@@ -39,7 +39,8 @@ def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: b
     """The lines, the most pressing disk first."""
     mounts = sorted(sample.mounts, key=_pressure)
     shown = mounts[: 1 if low else _MOST_MOUNTS]
-    lines = [_mount(mount, sample.jobs, palette, narrow=narrow) for mount in shown]
+    short = {each.subject for each in sample.diagnoses if each.code == "runway_short"}
+    lines = [_mount(mount, sample.jobs, palette, short=mount.path in short, narrow=narrow) for mount in shown]
     lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low, roomy=roomy))
     if sample.engines:
         lines += [_engine(engine, palette) for engine in sample.engines]
@@ -57,8 +58,8 @@ def _used(mount: MountSample) -> float:
     return mount.used_bytes / mount.total_bytes if mount.total_bytes else 0.0
 
 
-def _mount(mount: MountSample, jobs: list[JobSample], palette: Palette, *, narrow: bool) -> Text:
-    """Where there is little room, what is still needed takes the place of the rate."""
+def _mount(mount: MountSample, jobs: list[JobSample], palette: Palette, *, short: bool, narrow: bool) -> Text:
+    """`short` is what the host says of its runway. Where there is little room, what is still needed takes the place of the rate."""
     fraction = _used(mount)
     filled = round(fraction * _BAR_WIDTH)
     text = Text("disk    ", style=palette.quiet)
@@ -69,8 +70,7 @@ def _mount(mount: MountSample, jobs: list[JobSample], palette: Palette, *, narro
     runway, need = runway_s(mount), seconds_needed(mount, jobs)
     if not narrow or need is None:
         text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
-    if runway is not None and (runway < _WORTH_TELLING_S or need is not None):
-        short = runway < (SHORT_RUNWAY_S if need is None else need)
+    if runway is not None and (short or runway < _WORTH_TELLING_S or need is not None):
         words = f"  FULL in {format_duration(runway)}" if short else f"  full in {format_duration(runway)}"
         text.append(words, style=f"bold {palette.error}" if short else palette.foreground)
     needs = "" if need is None else f", needs {format_duration(need)}"

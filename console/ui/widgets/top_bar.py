@@ -3,6 +3,7 @@
 from rich.text import Text
 from textual.widgets import Static
 
+from console.state.alerts import Alert
 from console.state.host import STALE_S, HostState
 from console.state.link import Closed, Connecting, Lost, Up
 from console.state.units import format_duration
@@ -16,7 +17,7 @@ class TopBar(Static):
     """The host badge."""
 
     def show(
-        self, state: HostState, now: float, host_now: float, alert_count: int, palette: Palette, *, replay: str
+        self, state: HostState, now: float, host_now: float, found: list[Alert], palette: Palette, *, replay: str
     ) -> None:
         """Render the state; `replay` says where a replay is, and is empty for a host."""
         text = Text()
@@ -36,18 +37,19 @@ class TopBar(Static):
             mark = job_mark(run.state)
             text.append(f"  run {run_name(run)} ", style=palette.foreground)
             text.append(f"{mark.glyph} {mark.word} {age_of(run, host_now)}", style=palette[mark.color])
-        if alert_count:
+        if found:
             width = self.size.width or 80
-            text.truncate(width - len(f"! {alert_count}") - 3, overflow="ellipsis")
-            text.append_text(_alerts(alert_count, width - text.cell_len, palette))
+            text.truncate(width - len(f"! {len(found)}") - 3, overflow="ellipsis")
+            text.append_text(_alerts(found, width - text.cell_len, palette))
         self.update(text)
 
 
-def _alerts(count: int, room: int, palette: Palette) -> Text:
-    words = f"! {count} alert{'s' if count > 1 else ''} "
-    if len(words) + 2 > room:
-        words = f"! {count}"
-    return Text(f"{words:>{max(len(words) + 1, room)}}", style=f"bold {palette.warning}")
+def _alerts(found: list[Alert], room: int, palette: Palette) -> Text:
+    """How many, under the mark of the gravest."""
+    grave = found[0].is_grave
+    words = f"{'✗' if grave else '!'} {len(found)}"
+    words += f" alert{'s' if len(found) > 1 else ''} " if len(words) + 9 <= room else ""
+    return Text(f"{words:>{max(len(words) + 1, room)}}", style=f"bold {palette.error if grave else palette.warning}")
 
 
 def link_text(state: HostState, now: float, palette: Palette) -> Text:
