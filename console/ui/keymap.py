@@ -30,6 +30,15 @@ ACTIONS = (
 )
 
 
+LOG_ACTIONS = (
+    Action("toggle_wrap", "w", "Wrap", "Let long lines go on below, or beyond the edge"),
+    Action("sideways(-1)", "left", "Sideways", "Half a width to the left or right while lines go on beyond the edge"),
+    Action("find", "slash", "Find", "Mark what matches a text or a regular expression"),
+    Action("step(1)", "n", "Matches", "Go to the next match, or with N to the one before"),
+    Action("toggle_only_matches", "o", "Filter", "Show the lines with a match alone, or all again"),
+)
+"""What a log on the whole screen has besides; keys in pairs go by the first of them."""
+
 _SAME_IN_A_REPLAY = ("log", "verdict", "diagnoses", "gpus", "command", "follow", "theme", "help_panel", "leave")
 _IN_ITS_FOOTER = ("gpus", "help_panel", "leave")
 
@@ -57,6 +66,9 @@ _SIGNS = {
     "full_stop": ".",
     "less_than_sign": "<",
     "greater_than_sign": ">",
+    "slash": "/",
+    "left": "← →",
+    "n": "n N",
 }
 
 

@@ -21,3 +21,7 @@ class JobOpened(Message):
 
 class AlertsOpened(Message):
     """Enter or a click on the line of alerts: what is wrong is wanted in full."""
+
+
+class LogMoved(Message):
+    """A view of a log shows another part of it, or shows it differently."""

@@ -7,7 +7,7 @@ from rich.text import Text
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
-from console.ui.keymap import Action, key_name
+from console.ui.keymap import LOG_ACTIONS, Action, key_name
 from console.ui.words import VERDICT_GLYPHS
 from remote.protocol.reports import VerdictReport
 
@@ -73,8 +73,11 @@ def verdict_text(verdict: VerdictReport, job_id: str) -> RenderableType:
 def help_text(actions: tuple[Action, ...]) -> RenderableType:
     """Keys and the meaning of what is on the screen."""
     keys = [(key_name(action), action.help) for action in actions]
+    on_a_log = [(key_name(action), action.help) for action in LOG_ACTIONS]
     return Group(
         two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
+        Text("\nOn a log that has the whole screen", style="bold"),
+        two_columns(on_a_log),
         Text(),
         two_columns(_MEANINGS),
         Text("\nJobs run on the host under supervisors of their own. Closing this screen stops nothing."),

@@ -62,11 +62,10 @@ async def test_colours_of_a_log_are_shown_and_do_not_count_as_columns(embedded_r
     async with show(embedded_run, until=TRAINING, size=(120, 35)) as screen:
         pane = await show_log(screen, b"plain \x1b[38;2;1;2;3mcoloured\x1b[0m \x1b[8mhidden\n")
         await screen.until_shown("plain coloured hidden")
-        line = next(y for y, text in enumerate(pane.lines) if "coloured" in text)
-        pieces = {piece.text: piece.style for piece in pane._render_line(line, 0, 60)}
+        pieces = {piece.text: piece.style for piece in pane.render_line(0)}
         assert pieces["coloured"].color.triplet == (1, 2, 3)
         assert not pieces["hidden"].conceal
-        assert pane._render_line(line, 0, 60).cell_length == 60
+        assert pane.render_line(0).cell_length == pane.scrollable_content_region.width
 
 
 @pytest.mark.parametrize(

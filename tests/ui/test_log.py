@@ -1,0 +1,165 @@
+"""The log on the whole screen: long lines are read to their end, a reader stays where they are, and what is looked for is found."""
+
+import re
+from contextlib import asynccontextmanager
+
+import pytest
+
+from console.ui.screens.log import LogScreen
+from console.ui.widgets.log_pane import LogPane
+from remote.protocol.frames import JobChanged, LogData
+from remote.protocol.jobs import Job, Running
+
+TRAINING = 180.0
+SIZES = [(80, 24), (120, 35), (200, 50)]
+LONG = " ".join(f"word{n:03}" for n in range(60)) + " the-end"
+
+
+class Log:
+    """A job's log on the whole screen, and a way to write more into it."""
+
+    def __init__(self, screen) -> None:
+        self.screen = screen
+        self.pane = screen.app.screen.query_one(LogPane)
+        self.pilot = screen.pilot
+        self.written = 0
+
+    def numbers(self) -> list[str]:
+        """Which of the numbered lines are on the screen, from the top."""
+        return re.findall(r"line (\d{4})", self.screen.text)
+
+    async def write(self, *lines: str) -> None:
+        data = "".join(f"{line}\n" for line in lines).encode()
+        await self.screen.send(LogData(job_id="talker", offset=self.written, data=data))
+        self.written += len(data)
+        await self.screen.until(lambda: self.screen.app._state.logs["talker"].cursor == self.written)
+        await self.screen.until(lambda: self.pane._written == self.screen.app._state.logs["talker"].written)
+
+
+@asynccontextmanager
+async def open_log(show, embedded_run, size, *lines: str):
+    async with show(embedded_run, until=TRAINING, size=size) as screen:
+        job = Job(
+            job_id="talker",
+            agent="run",
+            state=Running(since=0.0, pid=1),
+            revision=1,
+            created_at=1e12,
+            created_by="ann",
+            command=["talk"],
+        )
+        await screen.until_shown("● connected")
+        await screen.send(JobChanged(job=job))
+        screen.app._selected = "talker"
+        await screen.until(lambda: "talker" in screen.app._state.logs)
+        await screen.pilot.press("l")
+        await screen.until(lambda: isinstance(screen.app.screen, LogScreen))
+        await screen.until_shown("log of talker")
+        log = Log(screen)
+        await log.write(*lines)
+        yield log
+
+
+def numbered(count: int) -> list[str]:
+    return [f"line {number:04}" for number in range(count)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_long_line_is_read_to_its_end_by_wrapping_or_sideways(embedded_run, show, size) -> None:
+    async with open_log(show, embedded_run, size, "short", LONG) as log:
+        await log.screen.until_shown("word000", "w Wrap", "← → Sideways", "/ Find", "esc Back", "f Follow", "? Help")
+        assert "the-end" not in log.screen.text
+        await log.pilot.press("w")
+        await log.screen.until_shown("the-end", "wrapped")
+        rows = [line[1:-1] for line in log.screen.lines[2:]]
+        assert "".join(rows).startswith(LONG)
+        await log.pilot.press("w")
+        await log.screen.until(lambda: "the-end" not in log.screen.text)
+        await log.pilot.press(*["right"] * 12)
+        await log.screen.until_shown("the-end", "from column")
+        await log.write("another")
+        await log.screen.until_shown("the-end", "from column", "following")
+        await log.pilot.press(*["left"] * 12)
+        await log.screen.until_shown("word000", "another")
+        assert "from column" not in log.screen.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_scrolling_up_stops_following_and_the_end_follows_again(embedded_run, show, size) -> None:
+    async with open_log(show, embedded_run, size, *numbered(300)) as log:
+        await log.screen.until_shown("line 0299", "to 300 of 300 · following")
+        await log.pilot.press("pageup")
+        await log.screen.until_shown("NOT FOLLOWING", "0 new below")
+        shown = log.numbers()
+        await log.write("line 0300", "line 0301")
+        await log.screen.until_shown("2 new below")
+        assert log.numbers() == shown
+        await log.pilot.press("home")
+        await log.screen.until_shown("line 0000", "lines 1 to")
+        await log.pilot.press("end")
+        await log.screen.until_shown("line 0301", "of 302 · following")
+        await log.pilot.press("pageup", "pagedown")
+        await log.screen.until_shown("line 0301", "of 302 · following")
+
+
+async def test_a_reader_stays_at_the_same_line_while_the_oldest_ones_go(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), *numbered(5000)) as log:
+        await log.pilot.press("pageup", "pageup")
+        await log.screen.until_shown("NOT FOLLOWING")
+        shown = log.numbers()
+        await log.write(*numbered(40))
+        await log.screen.until_shown("40 new below")
+        assert log.numbers() == shown
+
+
+async def test_wrapping_keeps_the_line_that_was_at_the_top(embedded_run, show) -> None:
+    lines = [f"{number:04} {LONG}" for number in range(200)]
+    async with open_log(show, embedded_run, (120, 35), *lines) as log:
+        await log.pilot.press("pageup", "pageup")
+        await log.screen.until_shown("NOT FOLLOWING")
+        top = log.screen.lines[1].split()[0]
+        await log.pilot.press("w")
+        await log.screen.until(lambda: log.screen.lines[1].split()[:1] == [top] and "wrapped" in log.screen.text)
+        await log.pilot.press("w")
+        await log.screen.until(lambda: log.screen.lines[1].split()[:1] == [top] and "wrapped" not in log.screen.text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_matches_are_found_newest_first_counted_and_gone_through(embedded_run, show, size) -> None:
+    lines = [f"{line} {'needle' if number % 100 == 50 else 'hay'}" for number, line in enumerate(numbered(300))]
+    async with open_log(show, embedded_run, size, *lines) as log:
+        await log.screen.until_shown("line 0299")
+        await log.pilot.press("slash")
+        await log.pilot.press(*"ne+dle", "enter")
+        await log.screen.until_shown(
+            "line 0250", "match 3 of 3 · 0 new below", "NOT FOLLOWING", "n N Matches", "o Filter", "? Help"
+        )
+        await log.pilot.press("N")
+        await log.screen.until_shown("line 0150", "match 2 of 3")
+        await log.pilot.press("n", "n")
+        await log.screen.until_shown("line 0050", "match 1 of 3")
+        await log.pilot.press("o")
+        await log.screen.until_shown("line 0050", "line 0150", "line 0250", "other lines left out")
+        assert "hay" not in log.screen.text
+        await log.pilot.press("slash")
+        await log.pilot.press(*["backspace"] * 6, "enter")
+        await log.screen.until(lambda: "other lines left out" not in log.screen.text and "hay" in log.screen.text)
+
+
+async def test_a_match_beyond_the_edge_is_brought_into_sight(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), "short", LONG) as log:
+        await log.pilot.press("slash")
+        await log.pilot.press(*"the-end", "enter")
+        await log.screen.until_shown("the-end", "from column", "match 1 of 1")
+
+
+async def test_leaving_the_line_to_find_changes_nothing_and_its_keys_are_letters_there(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), *numbered(10)) as log:
+        await log.pilot.press("slash")
+        await log.pilot.press(*"wnoq")
+        await log.screen.until_shown("wnoq")
+        await log.pilot.press("escape")
+        await log.screen.until(lambda: "wnoq" not in log.screen.text)
+        assert isinstance(log.screen.app.screen, LogScreen)
+        assert not log.pane.wraps
+        assert "match" not in log.screen.text
