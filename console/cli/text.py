@@ -135,7 +135,7 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
         case ExtractionAdvanced() as done:
             rate = format_rate(done.tokens_per_s, "tok")
-            return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written)}, {rate}"
+            return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written + done.bytes_pending)}, {rate}"
         case ArmAdvanced() as arm:
             rate = format_rate(arm.decode_tokens_per_s, "tok")
             level = "" if arm.concurrency == 1 else f", {load(arm.concurrency)}"

@@ -1,5 +1,6 @@
 """What will happen if things go on as they do."""
 
+from console.state.sanitize import one_line
 from console.state.units import format_bytes, format_duration, format_rate
 from remote.protocol.telemetry import JobSample, MountSample
 
@@ -21,12 +22,28 @@ def seconds_needed(mount: MountSample, jobs: list[JobSample]) -> float | None:
 
 
 def need_words(mount: MountSample, jobs: list[JobSample]) -> str:
-    """What the jobs that write to a disk still need of it: ", the run still needs 2:51 h and 720 GiB"; empty where unknown."""
-    seconds = seconds_needed(mount, jobs)
-    sizes = [job.bytes_left for job in jobs if job.writes_to == mount.path and job.bytes_left is not None]
-    needs = [] if seconds is None else [format_duration(seconds)]
-    needs += [format_bytes(sum(sizes))] if sizes else []
-    return f", the run still needs {' and '.join(needs)}" if needs else ""
+    """What is still to come on a disk: ", the run has 720 GiB to write, its extraction 2:51 h to go"; empty where unknown.
+
+    A run says what all its stages will write; how long they take only the job at work knows, of itself.
+    """
+    here = [job for job in jobs if job.writes_to == mount.path]
+    saying = {job.job_id: job for job in here if job.bytes_left is not None}
+    asking = [job for job in saying.values() if job.run_id not in saying]
+    names = " and ".join(_subject(job) for job in asking)
+    size = format_bytes(sum(job.bytes_left or 0 for job in asking))
+    words = f", {names} {'has' if len(asking) == 1 else 'have'} {size} to write" if asking else ""
+    timed = [job for job in here if job.seconds_left is not None]
+    if not timed:
+        return words
+    longest = max(timed, key=lambda job: job.seconds_left or 0.0)
+    duration = format_duration(longest.seconds_left or 0.0)
+    if asking == [longest]:
+        return f"{words} and {duration} to go"
+    return f"{words}, {f'its {one_line(longest.agent)}' if longest.run_id in saying else _subject(longest)} has {duration} to go"
+
+
+def _subject(job: JobSample) -> str:
+    return f"the {one_line(job.agent) or 'job'}"
 
 
 def pace_words(job: JobSample) -> list[str]:

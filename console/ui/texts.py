@@ -15,7 +15,7 @@ _MEANINGS = (
     ("Top line", "the host, the link's round trip, the age of the last reading, the newest run, alerts"),
     ("Stages", "of the newest run: ✓ done or kept from before, ▶ running, ✗ failed, · to come"),
     ("Devices", "GPUs; on a host without any, processor cores, and it says so"),
-    ("Disk", "what is used, how fast it fills, when it will be full at that rate, and what the run still needs"),
+    ("Disk", "what is used, how fast it fills, when it will be full at that rate, what the run still writes"),
     ("Health", "of a device: ok, or what is wrong with it; g shows everything that is known"),
     ("Engine", "tokens per second read (prefill) and written (decode) by the inference server"),
     ("Jobs", "newest run first, what it started below it; Enter opens a log"),

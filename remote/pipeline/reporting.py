@@ -18,6 +18,7 @@ from remote.protocol.progress import (
     StageDone,
     StageFailed,
     StageName,
+    StagePending,
     StageRunning,
     StageSkipped,
     StageState,
@@ -71,6 +72,10 @@ class Reporter:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+
+    def expect(self, stage: StageName, bytes_to_write: int | None) -> None:
+        """What the plan expects of a stage that is still to come."""
+        self._tell(StageChanged(stage=stage, state=StagePending(bytes_to_write=bytes_to_write)))
 
     def skip(self, stage: StageName, detail: str) -> None:
         """The stage has nothing to do."""

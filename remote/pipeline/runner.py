@@ -64,6 +64,9 @@ def _preflight(run: RunConfig, store: JobStore, reporter: Reporter, room: Room) 
                 f"run {run.name} cannot begin: {' '.join(plan.problems)}",
                 hint="Mend what is named, or change the run file, then start again.",
             )
+        for planned in plan.stages:
+            if planned.stage != "preflight":
+                reporter.expect(planned.stage, planned.bytes_needed)
         directory = blueprint.layout.directory
         room.write(directory, None, lambda: directory.mkdir(parents=True, exist_ok=True))
         room.write(store.root, None, lambda: _make_known(directory, store.root))

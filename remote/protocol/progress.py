@@ -20,7 +20,9 @@ STAGES: tuple[StageName, ...] = (
 
 
 class StagePending(Message, frozen=True, kw_only=True):
-    """Not begun."""
+    """Not begun; `bytes_to_write` is what the plan expects of it, None where nothing is known."""
+
+    bytes_to_write: int | None = None
 
 
 class StageRunning(Message, frozen=True, kw_only=True):
@@ -84,13 +86,17 @@ class ServerReady(Message, frozen=True, kw_only=True):
 
 
 class ExtractionAdvanced(Message, frozen=True, kw_only=True):
-    """Samples, tokens and bytes that are safely in the store, and the present rate."""
+    """Samples and tokens that were checked and kept, and the present rate.
+
+    Of their bytes some are safely in the store and some wait in memory until their shard is whole.
+    """
 
     samples_done: int
     samples_total: int
     tokens_done: int
     bytes_written: int
     tokens_per_s: float
+    bytes_pending: int = 0
 
 
 class ShardWritten(Message, frozen=True, kw_only=True):

@@ -160,10 +160,11 @@ class RankSample(Message, frozen=True, kw_only=True):
 class JobSample(Message, frozen=True, kw_only=True):
     """A job at work: its processes, its pace by its own progress, and what it still has to write and to wait.
 
-    `activity` is what it is doing in one word ("step", "checkpoint", "measurement", "export", "load", "serve", "paused", ...),
-    empty while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
+    `activity` is what it is doing in one word ("step", "checkpoint", "measurement", "export", "load", "serve", "paused", ...), of a
+    run the stage that it is in, empty while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
     time between two. `loss_is_finite` False says that the last step's loss was NaN or infinite, and `loss` is None then.
-    `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T).
+    `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T). `bytes_left` of a run is that of all its stages
+    to come, its present jobs included; `seconds_left` is of a job's own work.
     """
 
     job_id: str

@@ -3,16 +3,20 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from remote.jobs.logs import ProgressReader
 from remote.jobs.store import JobStore
+from remote.pipeline.layout import lay_out
 from remote.protocol.jobs import Job, Orphaned, Paused, Running, Stalled, Stopping, has_its_devices, is_over
 from remote.protocol.progress import ServerReady
-from remote.protocol.specs import ExtractionSpec, MappingCopySpec, Spec, TrainingSpec, VocabularySpec
+from remote.protocol.specs import ExtractionSpec, MappingCopySpec, RunSpec, Spec, TrainingSpec, VocabularySpec
 from remote.protocol.telemetry import JobSample, RankSample
 from remote.telemetry.engine import EngineEndpoint
 from remote.telemetry.mounts import mount_point
 from remote.telemetry.pace import Pace
 from remote.telemetry.processes import JobProcesses, ProcessReader
+from remote.telemetry.run_need import RunNeed
 
 RECORDER = "recorder"
 """The agent of the recorder's own job."""
@@ -41,6 +45,7 @@ class _Watched:
 
     def __init__(self, path: Path, progress_seq: int) -> None:
         self.pace = Pace()
+        self.need = RunNeed()
         self.ready: ServerReady | None = None
         self._reader = ProgressReader(path, 0)
         self._skip_to = progress_seq - _CATCH_UP
@@ -50,6 +55,7 @@ class _Watched:
             for record in records:
                 if isinstance(record.event, ServerReady):
                     self.ready = record.event
+                self.need.take(record.event)
                 if record.seq > self._skip_to:
                     self.pace.take(record)
 
@@ -70,18 +76,20 @@ class JobReader:
         processes = self._processes.read(leaders) if leaders else {}
         watched = {job.job_id: self._watch(job) for job in jobs}
         self._watched = watched
+        samples = [
+            self._sample(job, watched[job.job_id][1].pace, processes.get(job.job_id, JobProcesses([], {})), now)
+            for job in jobs
+        ]
+        own = {sample.job_id: sample.bytes_left for sample in samples}
         return JobsReading(
-            samples=[
-                self._sample(job, watched[job.job_id][1].pace, processes.get(job.job_id, JobProcesses([], {})), now)
-                for job in jobs
-            ],
+            samples=[_with_run_need(sample, watched[sample.job_id][1].need, own) for sample in samples],
             endpoints=[
                 EngineEndpoint(job_id=job_id, engine=ready.engine, url=ready.url)
                 for job_id, (_, seen) in watched.items()
                 if (ready := seen.ready) is not None
             ],
             owners={index: job.job_id for job in jobs if has_its_devices(job.state) for index in job.gpus},
-            paths=[path for job in jobs if job.spec is not None for path in written_by(job.spec)],
+            paths=[path for job in jobs if job.spec is not None for path in written_by(job.spec, self._store.root)],
         )
 
     def _watch(self, job: Job) -> tuple[int, _Watched]:
@@ -93,7 +101,7 @@ class JobReader:
         return job.progress_seq, watched
 
     def _sample(self, job: Job, pace: Pace, processes: JobProcesses, now: float) -> JobSample:
-        written = written_by(job.spec) if job.spec is not None else []
+        written = written_by(job.spec, self._store.root) if job.spec is not None else []
         reading = pace.read(now)
         if isinstance(job.state, Paused):
             reading = reading._replace(activity="paused")
@@ -116,9 +124,16 @@ class JobReader:
         return self._mounts[path]
 
 
-def written_by(spec: Spec) -> list[Path]:
-    """Where a job writes, its result first."""
+def _with_run_need(sample: JobSample, need: RunNeed, own: dict[str, int | None]) -> JobSample:
+    left = need.bytes_left(own)
+    return sample if left is None else replace(sample, bytes_left=left)
+
+
+def written_by(spec: Spec, root: Path) -> list[Path]:
+    """Where a job of `root` writes, its result first; a run, where its jobs do."""
     match spec:
+        case RunSpec(run=run):
+            return [lay_out(run, root).directory]
         case ExtractionSpec(store=store, capture=capture):
             return [Path(store), Path(capture.spool_directory)]
         case TrainingSpec(checkpoints=checkpoints, drafter=drafter):

@@ -46,6 +46,18 @@ def _writers(window: Window, mount: MountSample) -> list[JobWindow]:
     return [job for job in window.jobs.values() if job.sample.writes_to == mount.path]
 
 
+def _asking(writers: list[JobWindow]) -> list[JobWindow]:
+    """Those that say how much they still write; a run says it for its jobs."""
+    saying = {job.sample.job_id: job for job in writers if job.sample.bytes_left is not None}
+    return [job for job in saying.values() if job.sample.run_id not in saying]
+
+
+def _workers(writers: list[JobWindow]) -> list[JobWindow]:
+    """Those that write themselves, without the runs that wait for them."""
+    runs = {job.sample.run_id for job in writers}
+    return [job for job in writers if job.sample.job_id not in runs]
+
+
 def _full(mount: MountSample) -> Finding | None:
     if mount.free_bytes > min(FULL_BYTES, FULL_SHARE * mount.total_bytes):
         return None
@@ -54,7 +66,7 @@ def _full(mount: MountSample) -> Finding | None:
 
 def _too_small(mount: MountSample, writers: list[JobWindow]) -> Finding | None:
     """What is still to be written does not fit, at whatever rate."""
-    asking = [job for job in writers if job.sample.bytes_left]
+    asking = [job for job in _asking(writers) if job.sample.bytes_left]
     left = sum(job.sample.bytes_left or 0 for job in asking)
     if left <= mount.free_bytes:
         return None
@@ -95,7 +107,7 @@ def _runway_s(mount: MountSample) -> float | None:
 
 def _finding(mount: MountSample, severity: Severity, summary: str, writers: list[JobWindow], hold_s: float) -> Finding:
     rate = mount.fill_rate_bytes_per_s
-    left = [job for job in writers if job.sample.bytes_left is not None]
+    left = _asking(writers)
     return Finding(
         code="runway_short",
         severity=severity,
@@ -124,7 +136,7 @@ def inodes_short(window: Window) -> Iterator[Finding]:
             code="inodes_short",
             severity="error" if free < VERY_FEW_INODES else "warning",
             subject=mount.path,
-            summary=f"{mount.path} has hardly any inodes left, {list_text(job.name for job in writers)} writes there",
+            summary=f"{mount.path} has hardly any inodes left, {list_text(job.name for job in _workers(writers))} writes there",
             evidence=joined(
                 f"{free} free inodes" if total is None else f"{free} of {total} inodes free",
                 f"{bytes_text(mount.free_bytes)} free",

@@ -14,6 +14,8 @@ from remote.protocol.progress import (
     ProgressRecord,
     ServerPhase,
     ServerReady,
+    StageChanged,
+    StageRunning,
     StepLogged,
     TrainingPhase,
 )
@@ -30,6 +32,8 @@ class Advance(NamedTuple):
     samples: int | None = None
     tokens: int | None = None
     bytes: int | None = None
+    bytes_on_disk: int | None = None
+    """Where fewer than `bytes` are written yet."""
 
 
 class PaceReading(NamedTuple):
@@ -125,7 +129,7 @@ class Pace:
         return (after - before) / elapsed
 
 
-def activity_of(event: Progress) -> str | None:  # noqa: PLR0911 - one for each variant
+def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911 - one for each variant
     """What a job does from this event on, in a word; None when the event does not say."""
     match event:
         case TrainingPhase(phase=phase):
@@ -146,6 +150,8 @@ def activity_of(event: Progress) -> str | None:  # noqa: PLR0911 - one for each 
             return "copy"
         case FilesRemoved():
             return "remove"
+        case StageChanged(stage=stage, state=StageRunning()):
+            return stage
         case _:
             return None
 
@@ -155,7 +161,10 @@ def advance_of(event: Progress) -> Advance | None:  # noqa: PLR0911 - one for ea
     match event:
         case ExtractionAdvanced() as made:
             samples, total = made.samples_done, made.samples_total
-            return Advance(samples, total, samples=samples, tokens=made.tokens_done, bytes=made.bytes_written)
+            kept = made.bytes_written + made.bytes_pending
+            return Advance(
+                samples, total, samples=samples, tokens=made.tokens_done, bytes=kept, bytes_on_disk=made.bytes_written
+            )
         case StepLogged(step=step, total_steps=total):
             return Advance(step, total)
         case ArmAdvanced(prompts_done=done, prompts_total=total):
@@ -174,4 +183,5 @@ def bytes_left(advance: Advance) -> int | None:
     """What is still to be written if the rest is like what is done; None while nothing is done."""
     if advance.bytes is None or advance.done <= 0 or advance.total < advance.done:
         return None
-    return round(advance.bytes / advance.done * (advance.total - advance.done))
+    on_disk = advance.bytes if advance.bytes_on_disk is None else advance.bytes_on_disk
+    return max(0, round(advance.bytes / advance.done * advance.total) - on_disk)

@@ -215,6 +215,15 @@ def test_a_disk_says_what_its_writers_still_need() -> None:
     (mount,), (job,) = TELEMETRY_SAMPLE.mounts, TELEMETRY_SAMPLE.jobs
     assert need_words(mount, [job]) == ""
     writer = msgspec.structs.replace(job, writes_to=mount.path)
-    assert need_words(mount, [writer]) == ", the run still needs 2:51 h and 1.0 TiB"
+    assert need_words(mount, [writer]) == ", the training has 1.0 TiB to write and 2:51 h to go"
     unsure = msgspec.structs.replace(writer, seconds_left=None)
-    assert need_words(mount, [unsure]) == ", the run still needs 1.0 TiB"
+    assert need_words(mount, [unsure]) == ", the training has 1.0 TiB to write"
+
+
+def test_a_run_says_what_all_its_stages_still_write() -> None:
+    (mount,), (job,) = TELEMETRY_SAMPLE.mounts, TELEMETRY_SAMPLE.jobs
+    run = msgspec.structs.replace(
+        job, job_id="run-a", agent="run", run_id=None, writes_to=mount.path, bytes_left=3 << 40, seconds_left=None
+    )
+    writer = msgspec.structs.replace(job, run_id="run-a", writes_to=mount.path)
+    assert need_words(mount, [run, writer]) == ", the run has 3.0 TiB to write, its training has 2:51 h to go"

@@ -21,7 +21,16 @@ from remote.pipeline.config import load_run
 from remote.pipeline.runner import conduct
 from remote.protocol.codec import decode_progress_record
 from remote.protocol.jobs import Finished, Job, JobResult, is_over
-from remote.protocol.progress import STAGES, Note, ProgressRecord, StageChanged, StageFailed, StageRunning, StageState
+from remote.protocol.progress import (
+    STAGES,
+    Note,
+    ProgressRecord,
+    StageChanged,
+    StageFailed,
+    StagePending,
+    StageRunning,
+    StageState,
+)
 from remote.protocol.specs import RunSpec, Spec
 
 RELEASE = Path(__file__).resolve().parents[2]
@@ -84,7 +93,11 @@ def told(job: JobContext) -> list[ProgressRecord]:
 
 def last_states(job: JobContext) -> dict[str, StageState]:
     events = [record.event for record in told(job)]
-    return {event.stage: event.state for event in events if isinstance(event, StageChanged)}
+    return {
+        event.stage: event.state
+        for event in events
+        if isinstance(event, StageChanged) and not isinstance(event.state, StagePending)
+    }
 
 
 def kinds(job: JobContext) -> dict[str, str]:
@@ -133,6 +146,18 @@ def done_before(bench: Bench, finished: tuple[Bench, JobContext, JobResult]) -> 
     """A bench on whose root the run is done already."""
     shutil.copytree(finished[0].root / "runs", bench.root / "runs")
     return bench
+
+
+def test_a_run_tells_first_what_its_stages_will_write(finished):
+    _, job, _ = finished
+    pending = {
+        record.event.stage: record.event.state.bytes_to_write
+        for record in told(job)
+        if isinstance(record.event, StageChanged) and isinstance(record.event.state, StagePending)
+    }
+    assert list(pending) == list(STAGES[1:])
+    assert pending["extraction"] > 0
+    assert pending["training"] > 0
 
 
 def test_a_run_goes_through_all_stages_and_leaves_no_job_behind(finished: tuple[Bench, JobContext, JobResult]):

@@ -134,7 +134,7 @@ SPECS = [
 ]
 
 STAGE_STATES = [
-    progress.StagePending(),
+    progress.StagePending(bytes_to_write=1 << 30),
     progress.StageRunning(since=T0, job_id=JOB_ID, fraction=0.25, eta_s=90.0, detail="step 25 of 100"),
     progress.StageDone(started_at=T0, ended_at=T0 + 60, detail="100 steps"),
     progress.StageSkipped(detail="a valid store for the same inputs is there"),
@@ -164,7 +164,12 @@ EVENTS = [
         startup_s=31.5,
     ),
     progress.ExtractionAdvanced(
-        samples_done=10, samples_total=64, tokens_done=4096, bytes_written=1 << 22, tokens_per_s=512.0
+        samples_done=10,
+        samples_total=64,
+        tokens_done=4096,
+        bytes_written=1 << 22,
+        tokens_per_s=512.0,
+        bytes_pending=1 << 20,
     ),
     progress.ShardWritten(shard="shard-00000.safetensors", samples=10, tokens=4096, bytes=1 << 22),
     progress.MappingBuilt(draft_vocab_size=32000, target_vocab_size=163840, coverage=0.96875),

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from remote.protocol.jobs import Finished
 from remote.protocol.specs import MappingCopySpec
@@ -88,4 +89,6 @@ def test_a_job_that_waits_for_room_is_paused(workshop):
 
 
 def test_where_a_job_writes_is_known_from_its_spec():
-    assert [str(path) for path in written_by(MappingCopySpec(source="/a", destination="/b/c"))] == ["/b/c"]
+    assert [str(path) for path in written_by(MappingCopySpec(source="/a", destination="/b/c"), Path("/root"))] == [
+        "/b/c"
+    ]

@@ -27,11 +27,25 @@ def test_what_does_not_fit_is_told_even_before_the_rate_is_known():
 
 
 def test_jobs_that_write_to_the_same_disk_add_up():
-    writers = [job(f"run-{name}", **EXTRACTION, bytes_left=30 * GIB) for name in "ab"]
+    writers = [job(f"extraction-{name}", **EXTRACTION, bytes_left=30 * GIB) for name in "ab"]
     watch = Watch()
     assert watch.show(30, mounts=[mount(free_bytes=40 * GIB)], jobs=writers[:1]) == []
     watch.show(15, mounts=[mount(free_bytes=40 * GIB)], jobs=writers)
     assert "lack 20.0 GiB" in watch.only("runway_short").summary
+
+
+def test_a_run_counts_for_all_its_jobs():
+    run = job("run-a", agent="run", run_id=None, activity="extraction", writes_to="/data", bytes_left=50 * GIB)
+    writer = job("run-a-extraction", **EXTRACTION, run_id="run-a", bytes_left=30 * GIB)
+    watch = Watch()
+    assert watch.show(30, mounts=[mount(free_bytes=60 * GIB)], jobs=[run, writer]) == []
+    watch.show(15, mounts=[mount(free_bytes=40 * GIB)], jobs=[run, writer])
+    told = watch.only("runway_short")
+    assert told.summary == "/data is too small: run lacks 10.0 GiB there"
+    assert "run has 50.0 GiB to write" in told.evidence
+    watch = Watch()
+    watch.show(15, mounts=[mount(free_inodes=10)], jobs=[run, writer])
+    assert "left, extraction writes there" in watch.only("inodes_short").summary
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ from remote.protocol.progress import (
     ProgressRecord,
     ServerPhase,
     ServerReady,
+    StageChanged,
+    StagePending,
+    StageRunning,
     StepLogged,
     TrainingPhase,
 )
@@ -82,6 +85,32 @@ def test_the_time_of_a_checkpoint_is_no_step_and_no_period():
     reading = pace.read(T0 + 71)
     assert (reading.activity, reading.progress_period_s) == ("step", 1.0)
     assert reading.tokens_per_s == 2048.0
+
+
+def test_what_waits_for_its_shard_is_kept_but_not_written():
+    def kept(samples: int, *, on_disk: int) -> ExtractionAdvanced:
+        return ExtractionAdvanced(
+            samples_done=samples,
+            samples_total=100,
+            tokens_done=samples * 10,
+            bytes_written=on_disk * 1000,
+            bytes_pending=(samples - on_disk) * 1000,
+            tokens_per_s=0.0,
+        )
+
+    reading = told((0.0, kept(10, on_disk=0)), (10.0, kept(30, on_disk=20))).read(T0 + 10)
+    assert reading.bytes_per_s == pytest.approx(2000.0)
+    assert reading.bytes_left == 80_000
+
+
+def test_a_run_does_what_its_stage_is():
+    pace = told((0.0, StageChanged(stage="server", state=StagePending(bytes_to_write=None))))
+    assert pace.read(T0).activity == "load"
+    pace.take(ProgressRecord(seq=2, at=T0 + 1, event=StageChanged(stage="server", state=StageRunning(since=T0))))
+    assert pace.read(T0 + 1).activity == "server"
+    pace.take(ProgressRecord(seq=3, at=T0 + 2, event=StageChanged(stage="training", state=StageRunning(since=T0))))
+    reading = pace.read(T0 + 9000)
+    assert (reading.activity, reading.progress_period_s) == ("training", None)
 
 
 def test_a_loss_that_is_not_finite_is_told_as_that():

@@ -219,6 +219,7 @@ class Extraction:
                 samples_total=len(self.items),
                 tokens_done=self.tokens,
                 bytes_written=self._store().durable_bytes,
+                bytes_pending=self._store().pending_bytes,
                 tokens_per_s=self.tokens / max(self.told_at - self.started, 1e-9),
             )
         )
