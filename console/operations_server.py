@@ -1,9 +1,11 @@
-"""Servers: to plan, start and measure one, and to ask one that runs through the host's connection."""
+"""Servers: to plan, start, measure and tune one, and to ask one that runs through the host's connection."""
 
 from contextlib import aclosing
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from console.config.run_file import write_settings
 from console.errors import ConsoleError, UsageError
 from console.link.engine_http import HttpReply, exchange
 from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, read_progress
@@ -13,9 +15,10 @@ from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ProgressRecord, ServerReady
 from remote.protocol.reports import ServerPlan
-from remote.protocol.requests import JobReply, PlanServer, ReadBenchmark, StartJob
+from remote.protocol.requests import JobReply, PlanServer, PlanTuning, ReadBenchmark, ReadTuning, StartJob
 from remote.protocol.run import BenchmarkConfig
-from remote.protocol.specs import BenchmarkSpec, ServerSpec
+from remote.protocol.specs import BenchmarkSpec, ServerSpec, TuningSpec
+from remote.protocol.tuning import Settings, TuningPlan, TuningReport
 
 REQUEST_TIMEOUT_S = 60.0
 
@@ -92,6 +95,42 @@ async def start_benchmark(
 async def read_benchmark(session: Session, job_id: JobId) -> BenchmarkReport:
     """The figures of a benchmark that is done."""
     return await ask(session, ReadBenchmark(job_id=job_id), BenchmarkReport)
+
+
+async def plan_tuning(session: Session, document: str, overrides: dict[str, str] | None = None) -> TuningPlan:
+    """Resolve on the host what a run file's tuning would try, in how many rounds."""
+    request = PlanTuning(document=document, overrides=overrides or {})
+    return await ask(session, request, TuningPlan, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def start_tuning(session: Session, plan: TuningPlan, *, op_id: OpId | None = None) -> Job:
+    """Start a planned tuning as a job; a plan with problems is refused. Started again, it goes on where it ended."""
+    if plan.problems:
+        raise _unmet(
+            f"the tuning of {plan.run.name} cannot start: {'; '.join(plan.problems)}",
+            hint="mend what is named, or change the run file",
+        )
+    request = StartJob(
+        job_id=new_job_id(f"tuning-{plan.run.name}"), spec=TuningSpec(run=plan.run), op_id=op_id or new_op_id()
+    )
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def read_tuning(session: Session, job_id: JobId) -> TuningReport:
+    """What a tuning that is done found."""
+    return await ask(session, ReadTuning(job_id=job_id), TuningReport)
+
+
+def apply_winner(report: TuningReport, path: Path) -> Settings:
+    """Write the winner's settings into a run file, and nothing else of it; the settings.
+
+    Raises a precondition where there is no winner, UsageError where the file cannot be read or written.
+    """
+    won = next((trial for trial in report.trials if trial.number == report.winner), None)
+    if won is None:
+        raise _unmet(f"there is nothing to write: {report.reason}")
+    write_settings(path, won.settings)
+    return won.settings
 
 
 class _Running(NamedTuple):

@@ -14,6 +14,7 @@ from console.cli.options import ACTOR, Host, Json, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import benchmark_lines, server_lines, server_plan_lines
+from console.cli.tuning import tune, tuning
 from console.errors import UsageError
 from console.link.engine_http import HttpReply
 from console.state.sanitize import sanitize
@@ -25,7 +26,7 @@ from remote.protocol.reports import RunPlan, ServerPlan
 from remote.protocol.run import BenchmarkConfig
 
 app = typer.Typer(
-    help="Inference servers: their exact commands, start one, measure it, ask it.",
+    help="Inference servers: their exact commands, start one, measure it, tune it, ask it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -156,6 +157,10 @@ def figures(job_id: JobName, host: Host = operations.EMBEDDED, as_json: Json = F
         print_document("benchmark_report", report)
     else:
         print_text("\n".join(benchmark_lines(report)))
+
+
+app.command(short_help="Find the settings with which a server is fastest.")(tune)
+app.command(short_help="Show what a tuning found, or write it into the run file.")(tuning)
 
 
 @app.command(short_help="Send one HTTP request and print the body.")

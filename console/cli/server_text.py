@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Sequence
 
 from console.state.sanitize import one_line
+from console.state.settings import settings_words
 from console.state.units import UNKNOWN, format_duration
 from remote.protocol.benchmark import BenchmarkReport, Spread
 from remote.protocol.reports import RunPlan, ServerPlan
+from remote.protocol.tuning import TrialReport, TuningPlan, TuningReport
 
 
 def server_lines(plan: RunPlan) -> list[str]:
@@ -80,6 +82,62 @@ def benchmark_lines(report: BenchmarkReport) -> list[str]:
     if any(level.odd for level in report.levels):
         lines.append("Odd answers are empty or repeat themselves: with many of them the rates flatter.")
     return lines
+
+
+def tuning_plan_lines(plan: TuningPlan) -> list[str]:
+    """Every trial with what keeps it from being launched, the rounds, then the problems."""
+    rows = [("TRIAL", "SETTINGS", "")]
+    rows += [
+        (str(trial.number), settings_words(trial.settings), one_line(trial.problem or "")) for trial in plan.trials
+    ]
+    rounds = [
+        f"round {number}: {one.trials} {'trial' if one.trials == 1 else 'trials'} and the present settings, "
+        f"{one.prompts} prompts each"
+        for number, one in enumerate(plan.rounds, 1)
+    ]
+    return [
+        *aligned(rows),
+        "",
+        *rounds,
+        f"{plan.launches} servers one after the other, {plan.requests} requests; kept in {one_line(plan.directory)}",
+        *(f"problem: {one_line(problem)}" for problem in plan.problems),
+    ]
+
+
+def tuning_lines(report: TuningReport) -> list[str]:
+    """Every trial with its last measurement, the best first, and what to do with it."""
+    config = report.run.tuning
+    objective = "" if config is None else f" {config.objective.replace('_', ' ')}, {config.concurrency} at a time"
+    rows = [("TRIAL", "SETTINGS", "ROUND", "tok/s", "SPEED-UP", "ACCEPTANCE", "")]
+    rows += [_trial_row(trial) for trial in report.trials]
+    winner = next((trial for trial in report.trials if trial.number == report.winner), None)
+    verdict = "no winner" if winner is None else f"winner: {settings_words(winner.settings)}"
+    return [
+        f"tuning of {report.run.name} on {one_line(report.host_name)}, {one_line(', '.join(report.devices))}",
+        f"{one_line(f'{report.engine} {report.engine_version}')},{objective}",
+        "",
+        *aligned(rows),
+        "",
+        verdict,
+        one_line(report.reason),
+    ]
+
+
+def _trial_row(trial: TrialReport) -> tuple[str, ...]:
+    settings, reason = settings_words(trial.settings), one_line(trial.reason)
+    if not trial.measurements:
+        return (str(trial.number), settings, "", "", "", "", f"{trial.outcome}: {reason}")
+    last = trial.measurements[-1]
+    low, high = last.speedup_interval
+    return (
+        str(trial.number),
+        settings,
+        str(last.round),
+        f"{last.tokens_per_s:.1f}",
+        f"{last.speedup:.2f}x ({low:.2f} to {high:.2f})",
+        UNKNOWN if last.acceptance_length is None else f"{last.acceptance_length:.2f}",
+        f"{trial.outcome}: {reason}" if reason else trial.outcome,
+    )
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

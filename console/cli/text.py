@@ -53,6 +53,7 @@ from remote.protocol.progress import (
     StageState,
     StepLogged,
     TrainingPhase,
+    TrialAdvanced,
 )
 from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
 
@@ -158,10 +159,21 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
         case BenchmarkAdvanced() as made:
             rate = "" if made.output_tokens_per_s is None else f", {format_rate(made.output_tokens_per_s, 'tok')}"
             return f"{made.concurrency} at a time: {made.requests_done}/{made.requests_total} requests{rate}"
+        case TrialAdvanced() as trial:
+            return _trial_words(trial)
         case TrainingPhase(phase=phase):
             return f"{phase} begins"
         case Note(level=level, text=text):
             return f"{level}: {one_line(text)}"
+
+
+def _trial_words(trial: TrialAdvanced) -> str:
+    place = f"server {trial.launch} of {trial.launches}, round {trial.round} of {trial.rounds}"
+    rate = "" if trial.tokens_per_s is None else f", {format_rate(trial.tokens_per_s, 'tok')}"
+    gain = "" if trial.speedup is None else f", {trial.speedup:.2f}x"
+    reason = f": {one_line(trial.reason)}" if trial.reason else ""
+    state = "measured before" if trial.state == "known" else trial.state
+    return f"{place}: {one_line(trial.settings)}: {state}{rate}{gain}{reason}"
 
 
 def _stage_words(state: StageState) -> str:

@@ -1,17 +1,15 @@
 """A verdict as a Markdown page: the decision first, then what it rests on and where everything comes from; pure."""
 
-import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from console.report.page import block, bullets, code, picture, table, text
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_percent
 from console.state.verdicts import CAUSES, load, outputs, suspicion
 from remote.protocol.reports import ArmServer, Divergence, LevelVerdict, Provenance, VerdictReport
 
-_MARKED = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-_BACKTICKS = re.compile(r"`+")
 _HASH_CHARACTERS = 16
 _SHOWN_DIVERGENCES = 12
 _OPENINGS = {"promote": "Promote", "reject": "Reject", "inconclusive": "Inconclusive"}
@@ -27,11 +25,11 @@ def verdict_markdown(verdict: VerdictReport, plots: Sequence[str] = ()) -> str:
     sections = (
         _opening(verdict),
         _levels(verdict.levels),
-        _picture(plots, "speedup.svg", "Speed-up with the drafter at each load"),
-        _list("What to do", verdict.advice),
+        picture(plots, "speedup.svg", "Speed-up with the drafter at each load"),
+        bullets("What to do", verdict.advice),
         _causes(verdict),
         _accepted(verdict),
-        _picture(plots, "acceptance.svg", "Acceptance length by category"),
+        picture(plots, "acceptance.svg", "Acceptance length by category"),
         _served(verdict, plots),
         _compared(verdict),
         _provenance(verdict),
@@ -43,13 +41,13 @@ def verdict_markdown(verdict: VerdictReport, plots: Sequence[str] = ()) -> str:
 def _opening(verdict: VerdictReport) -> list[str]:
     low, high = verdict.speedup_interval
     concurrency = verdict.levels[0].concurrency if verdict.levels else 1
-    name = f" of {_text(verdict.provenance.run)}" if verdict.provenance else ""
+    name = f" of {text(verdict.provenance.run)}" if verdict.provenance else ""
     return [
         f"# Verdict{name}: {verdict.decision}",
         "",
         f"**{_OPENINGS[verdict.decision]}**, because",
         "",
-        *(f"- {_text(reason)}" for reason in verdict.reasons),
+        *(f"- {text(reason)}" for reason in verdict.reasons),
         "",
         (
             f"{load(concurrency).capitalize()}, a request is answered at {verdict.drafter_tokens_per_s:.2f} tokens per second with "
@@ -76,7 +74,7 @@ def _levels(levels: Sequence[LevelVerdict]) -> list[str]:
         for level in levels
     ]
     return [
-        *_table(
+        *table(
             (
                 "Requests at a time",
                 "Without (tok/s)",
@@ -105,7 +103,7 @@ def _causes(verdict: VerdictReport) -> list[str]:
         f"## {_HEADINGS[verdict.decision]}",
         "",
         *(
-            f"{place}. **{CAUSES[cause.cause].capitalize()}** ({suspicion(cause)}): {_text(cause.text)}."
+            f"{place}. **{CAUSES[cause.cause].capitalize()}** ({suspicion(cause)}): {text(cause.text)}."
             for place, cause in enumerate(verdict.causes, 1)
         ),
     ]
@@ -121,12 +119,12 @@ def _accepted(verdict: VerdictReport) -> list[str]:
         lines.append(f"Of all verifications, so many accepted a proposal: {shares}.")
     if verdict.categories:
         rows = [
-            (_text(one.category), str(one.prompts), f"{one.verifications:,}", f"{one.acceptance_length:.2f}")
+            (text(one.category), str(one.prompts), f"{one.verifications:,}", f"{one.acceptance_length:.2f}")
             for one in sorted(verdict.categories, key=lambda one: -one.acceptance_length)
         ]
         lines += [
             *([""] if lines else []),
-            *_table(("Category", "Prompts", "Verifications", "Acceptance length"), rows),
+            *table(("Category", "Prompts", "Verifications", "Acceptance length"), rows),
         ]
     return ["## What was accepted", "", *lines] if lines else []
 
@@ -144,12 +142,12 @@ def _served(verdict: VerdictReport, plots: Sequence[str]) -> list[str]:
         for level in verdict.levels
         if level.baseline_output_tokens_per_s > 0
     ]
-    picture = _picture(plots, "throughput.svg", "Output of the whole server at each load")
+    shown = picture(plots, "throughput.svg", "Output of the whole server at each load")
     return [
         "## What the whole server puts out",
         "",
-        *_table(("Requests at a time", "Without (tok/s)", "With (tok/s)", "Ratio"), rows),
-        *(["", *picture] if picture else []),
+        *table(("Requests at a time", "Without (tok/s)", "With (tok/s)", "Ratio"), rows),
+        *(["", *shown] if shown else []),
     ]
 
 
@@ -158,14 +156,14 @@ def _compared(verdict: VerdictReport) -> list[str]:
         "## Are the answers the same?",
         "",
         (
-            f"Both arms answered the same {verdict.prompts} prompts greedily in {_text(verdict.dtype)}: {outputs(verdict)}. "
+            f"Both arms answered the same {verdict.prompts} prompts greedily in {text(verdict.dtype)}: {outputs(verdict)}. "
             f"A near-tie is a place where the target's two best tokens are so close that rounding decides."
         ),
     ]
     if verdict.divergences:
         shown = verdict.divergences[:_SHOWN_DIVERGENCES]
         rows = [_divergence(one) for one in shown]
-        lines += ["", *_table(("Prompt", "At a time", "Token", "Without → with", "Gap", "Kind"), rows)]
+        lines += ["", *table(("Prompt", "At a time", "Token", "Without → with", "Gap", "Kind"), rows)]
         if len(verdict.divergences) > len(shown):
             lines += ["", f"And {len(verdict.divergences) - len(shown)} more; `verdict.json` has them."]
     return lines
@@ -174,34 +172,34 @@ def _compared(verdict: VerdictReport) -> list[str]:
 def _divergence(one: Divergence) -> tuple[str, ...]:
     tokens = " → ".join("end" if token < 0 else str(token) for token in (one.token_baseline, one.token_drafter))
     kind = "near-tie" if one.near_tie else "**different**"
-    return (_text(one.prompt_id), str(one.concurrency), str(one.position), tokens, f"{one.top_two_logit_gap:.2g}", kind)
+    return (text(one.prompt_id), str(one.concurrency), str(one.position), tokens, f"{one.top_two_logit_gap:.2g}", kind)
 
 
 def _provenance(verdict: VerdictReport) -> list[str]:
     known = verdict.provenance
-    backend = f", {_text(verdict.attention_backend)} attention" if verdict.attention_backend else ""
-    rows: list[tuple[str, str]] = [("Engine", f"{_text(verdict.engine)}, {_text(verdict.dtype)}{backend}")]
+    backend = f", {text(verdict.attention_backend)} attention" if verdict.attention_backend else ""
+    rows: list[tuple[str, str]] = [("Engine", f"{text(verdict.engine)}, {text(verdict.dtype)}{backend}")]
     if known is None:
-        return ["## Where the figures come from", "", *_table(("What", "Which"), rows)]
+        return ["## Where the figures come from", "", *table(("What", "Which"), rows)]
     rows = [
-        ("Model", f"{_code(known.model)} (fingerprint {_hash(known.model_fingerprint)})"),
-        ("Drafter", f"{_code(known.drafter)} ({_hash(known.drafter_sha256)})"),
+        ("Model", f"{code(known.model)} (fingerprint {_hash(known.model_fingerprint)})"),
+        ("Drafter", f"{code(known.drafter)} ({_hash(known.drafter_sha256)})"),
         ("Mapping", f"`d2t.npy` {_hash(known.mapping_sha256)}, coverage {_share(verdict.coverage)}"),
-        ("Training data", f"{_code(known.train)} ({_hash(known.train_sha256)})"),
-        ("Prompts", f"{_code(known.evaluation)} ({_hash(known.evaluation_sha256)}), {verdict.prompts} of them"),
+        ("Training data", f"{code(known.train)} ({_hash(known.train_sha256)})"),
+        ("Prompts", f"{code(known.evaluation)} ({_hash(known.evaluation_sha256)}), {verdict.prompts} of them"),
         *rows,
-        ("Host", ", ".join(map(_text, [known.host_name, *known.devices]))),
+        ("Host", ", ".join(map(text, [known.host_name, *known.devices]))),
         *((f"Measured {_arm(server)}", _moment(server.measured_at)) for server in known.servers),
         ("Judged", f"{_moment(known.judged_at)} by release {_hash(known.release)}"),
     ]
-    return ["## Where the figures come from", "", *_table(("What", "Which"), rows), *_commands(known)]
+    return ["## Where the figures come from", "", *table(("What", "Which"), rows), *_commands(known)]
 
 
 def _commands(known: Provenance) -> list[str]:
     lines: list[str] = []
     for server in known.servers:
         if server.command:
-            lines += ["", f"The server {_arm(server)} (port 0: it picked one):", "", *_block(_pasteable(server))]
+            lines += ["", f"The server {_arm(server)} (port 0: it picked one):", "", *block(_pasteable(server))]
     return lines
 
 
@@ -218,26 +216,6 @@ def _limits(verdict: VerdictReport) -> list[str]:
     ]
 
 
-def _list(heading: str, sentences: Iterable[str]) -> list[str]:
-    items = [f"- {_text(sentence)}" for sentence in sentences]
-    return [f"## {heading}", "", *items] if items else []
-
-
-def _picture(plots: Sequence[str], name: str, words: str) -> list[str]:
-    return [f"![{words}]({name})"] if name in plots else []
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cells) + " |" for cells in lines]
-
-
-def _block(lines: Sequence[str]) -> list[str]:
-    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}sh", *lines, fence]
-
-
 def _pasteable(server: ArmServer) -> list[str]:
     """The server's command with its environment, an option with its values a line."""
     pieces = ["env", *(shlex.quote(one_line(f"{key}={value}")) for key, value in server.environment.items())]
@@ -248,19 +226,6 @@ def _pasteable(server: ArmServer) -> list[str]:
         else:
             pieces[-1] += f" {word}"
     return [f"{'  ' if place else ''}{piece} \\" for place, piece in enumerate(pieces[:-1])] + [f"  {pieces[-1]}"]
-
-
-def _text(words: str) -> str:
-    """A host's words as text that Markdown shows as they are, on one line."""
-    return _MARKED.sub(r"\\\1", one_line(words))
-
-
-def _code(words: str) -> str:
-    """A host's words as code, in a table too."""
-    line = one_line(words).replace("|", "\\|")
-    fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(line)), default=0))
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
 
 
 def _hash(digest: str | None) -> str:

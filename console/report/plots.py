@@ -1,4 +1,4 @@
-"""The plots of a verdict as SVG; the only module that loads matplotlib, which takes most of a second."""
+"""The plots of a verdict and of a tuning as SVG; the only module that loads matplotlib, which takes most of a second."""
 
 import io
 import warnings
@@ -12,8 +12,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from console.state.sanitize import one_line
 from remote.protocol.reports import Decision, VerdictReport
+from remote.protocol.tuning import TrialReport, TuningReport
 
-SPEEDUP, ACCEPTANCE, THROUGHPUT = "speedup.svg", "acceptance.svg", "throughput.svg"
+SPEEDUP, ACCEPTANCE, THROUGHPUT, TRIALS = "speedup.svg", "acceptance.svg", "throughput.svg", "trials.svg"
 
 _INK, _QUIET, _GRID = "#1f2328", "#656d76", "#d8dee4"
 _BASELINE, _DRAFTER = "#6e7781", "#0969da"
@@ -53,6 +54,38 @@ def draw_plots(verdict: VerdictReport) -> dict[str, bytes]:
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script that the font lacks
         return {name: _svg(draw(verdict)) for name, (known, draw) in plots.items() if known}
+
+
+def draw_tuning(report: TuningReport) -> dict[str, bytes]:
+    """The trials of a tuning that were measured, the best on top; nothing where none was."""
+    measured = [trial for trial in report.trials if trial.measurements and trial.outcome != "present"]
+    if not measured:
+        return {}
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        return {TRIALS: _svg(_trials(measured, report.winner))}
+
+
+def _trials(measured: list[TrialReport], winner: int | None) -> Figure:
+    figure, axes = _new(7.6, 1.5 + 0.36 * len(measured))
+    for place, trial in enumerate(measured):
+        last = trial.measurements[-1]
+        low, high = last.speedup_interval
+        won, final = trial.number == winner, trial.outcome == "finalist"
+        color = _DECISIONS["promote"][0] if won else _DRAFTER if final else _BASELINE
+        axes.plot([low, high], [place, place], color=color, linewidth=2.5, solid_capstyle="round", alpha=0.45)
+        axes.plot([last.speedup], [place], color=color, marker="*" if won else "o" if final else "|", markersize=9)
+    axes.axvline(1.0, color=_QUIET, linewidth=1, linestyle=(0, (4, 3)))
+    axes.set_yticks(range(len(measured)), [f"{trial.number}" for trial in measured])
+    axes.set_ylim(len(measured) - 0.5, -0.5)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2f}x"))
+    axes.tick_params(length=0)
+    axes.grid(axis="x", color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_title("Trials against the run file's own settings, last round of each, 95% interval")
+    axes.set_xlabel("tokens per second, against those of the run file's settings")
+    axes.set_ylabel("trial")
+    return figure
 
 
 def _svg(figure: Figure) -> bytes:

@@ -1,4 +1,4 @@
-"""Writes a verdict's page, its plots and its figures into a directory."""
+"""Writes the page of a verdict or a tuning, its plots and its figures into a directory."""
 
 from pathlib import Path
 
@@ -6,10 +6,12 @@ import msgspec
 
 from console.errors import UsageError
 from console.report.markdown import verdict_markdown
-from console.report.plots import draw_plots
+from console.report.plots import draw_plots, draw_tuning
+from console.report.tuning import tuning_markdown
 from remote.protocol.reports import VerdictReport
+from remote.protocol.tuning import TuningReport
 
-PAGE, FIGURES = "report.md", "verdict.json"
+PAGE, FIGURES, TUNING_FIGURES = "report.md", "verdict.json", "tuning.json"
 
 
 def write_verdict(verdict: VerdictReport, directory: Path) -> list[Path]:
@@ -19,8 +21,21 @@ def write_verdict(verdict: VerdictReport, directory: Path) -> list[Path]:
     """
     plots = draw_plots(verdict)
     page = verdict_markdown(verdict, list(plots))
-    figures = msgspec.json.format(msgspec.json.encode(verdict), indent=1) + b"\n"
-    files = {PAGE: page.encode(), FIGURES: figures, **plots}
+    return _write_all(directory, {PAGE: page.encode(), FIGURES: _figures(verdict), **plots})
+
+
+def write_tuning(report: TuningReport, directory: Path) -> list[Path]:
+    """As `write_verdict`, of a tuning."""
+    plots = draw_tuning(report)
+    page = tuning_markdown(report, list(plots))
+    return _write_all(directory, {PAGE: page.encode(), TUNING_FIGURES: _figures(report), **plots})
+
+
+def _figures(report: VerdictReport | TuningReport) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def _write_all(directory: Path, files: dict[str, bytes]) -> list[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -42,6 +42,7 @@ from remote.protocol.progress import (
     StageState,
     StepLogged,
     TrainingPhase,
+    TrialAdvanced,
 )
 
 VERDICT_GLYPHS = {"promote": "✓", "reject": "✗", "inconclusive": "?"}
@@ -150,6 +151,9 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
         case BenchmarkAdvanced() as done:
             rate = "" if done.output_tokens_per_s is None else f"{done.output_tokens_per_s:.1f} tok/s"
             return Pace(rate, f"{done.concurrency} at a time: {done.requests_done}/{done.requests_total} requests")
+        case TrialAdvanced() as trial:
+            gain = "" if trial.speedup is None else f"{trial.speedup:.2f}x"
+            return Pace(gain, f"{trial.launch}/{trial.launches} {trial.state}: {trial.settings}")
         case TrainingPhase(phase=phase):
             return Pace("", f"{phase} begins")
         case Note(text=text):

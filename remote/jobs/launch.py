@@ -16,6 +16,7 @@ from remote.protocol.specs import (
     ServerSpec,
     Spec,
     TrainingSpec,
+    TuningSpec,
     VocabularySpec,
 )
 
@@ -42,8 +43,9 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     BenchmarkSpec: ("benchmark", "remote.agents.evaluation.worker", 30.0),
     PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
     RecorderSpec: ("recorder", "remote.recorder.worker", 30.0),
-    RehearsalSpec: ("rehearsal", "remote.agents.rehearsal.worker", 5.0),
+    RehearsalSpec: ("rehearsal", "remote.agents.rehearsal.worker", 30.0),
     RunSpec: ("run", "remote.pipeline.runner", 60.0),
+    TuningSpec: ("tuning", "remote.pipeline.tuner", 60.0),
 }
 
 

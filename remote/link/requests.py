@@ -22,11 +22,13 @@ from remote.protocol.requests import (
     Ping,
     PlanRun,
     PlanServer,
+    PlanTuning,
     ProgressPage,
     ReadBenchmark,
     ReadLog,
     ReadProgress,
     ReadTelemetry,
+    ReadTuning,
     ReadVerdict,
     Reply,
     Request,
@@ -36,7 +38,15 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import BenchmarkSpec, EvaluationSpec, ExtractionSpec, RunSpec, ServerSpec, TrainingSpec
+from remote.protocol.specs import (
+    BenchmarkSpec,
+    EvaluationSpec,
+    ExtractionSpec,
+    RunSpec,
+    ServerSpec,
+    TrainingSpec,
+    TuningSpec,
+)
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -47,8 +57,9 @@ from remote.protocol.storage import (
     TrashList,
 )
 from remote.protocol.telemetry import GpuTopology, ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
+from remote.protocol.tuning import TuningPlan, TuningReport
 
-_WORTH_RECORDING = (RunSpec, ServerSpec, ExtractionSpec, TrainingSpec, EvaluationSpec, BenchmarkSpec)
+_WORTH_RECORDING = (RunSpec, TuningSpec, ServerSpec, ExtractionSpec, TrainingSpec, EvaluationSpec, BenchmarkSpec)
 """What works for long, and is recorded whether or not anybody watches."""
 
 _LIST_BYTES = MAX_LINE_BYTES * 7 // 8
@@ -75,7 +86,10 @@ class Desk:
                 return self._answer_about_readings(request)
             case SetSecret() | RemoveSecret() | ListSecrets():
                 return self._answer_about_secrets(request)
-            case PlanRun() | PlanServer() | ReadVerdict() | ReadBenchmark() | ValidateMapping():
+            case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
+                self._store.secrets.redactor()
+                return self._answer_about_servers(request)
+            case PlanRun() | ReadVerdict() | ValidateMapping():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
@@ -85,8 +99,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | PlanServer | ReadVerdict | ReadBenchmark | ValidateMapping
-    ) -> RunPlan | ServerPlan | VerdictReport | BenchmarkReport | MappingReport:
+        self, request: PlanRun | ReadVerdict | ValidateMapping
+    ) -> RunPlan | VerdictReport | MappingReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -94,22 +108,37 @@ class Desk:
                 from remote.pipeline.plan import plan_run  # noqa: PLC0415
 
                 return plan_run(document, overrides, root=store.root, python=store.python)
-            case PlanServer(document=document, overrides=overrides, drafter=drafter):
-                from remote.pipeline.serving import plan_server  # noqa: PLC0415
-
-                return plan_server(document, overrides, drafter=drafter, root=store.root, python=store.python)
             case ReadVerdict(job_id=job_id):
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 
                 return read_verdict(store, job_id)
-            case ReadBenchmark(job_id=job_id):
-                from remote.pipeline.benchmark import read_benchmark  # noqa: PLC0415
-
-                return read_benchmark(store, job_id)
             case ValidateMapping(path=path):
                 from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
                 return validate_mapping(store.root / Path(path).expanduser())
+
+    def _answer_about_servers(
+        self, request: PlanServer | ReadBenchmark | PlanTuning | ReadTuning
+    ) -> ServerPlan | BenchmarkReport | TuningPlan | TuningReport:
+        """Imports what it needs when it is asked, as above."""
+        store = self._store
+        match request:
+            case PlanServer(document=document, overrides=overrides, drafter=drafter):
+                from remote.pipeline.serving import plan_server  # noqa: PLC0415
+
+                return plan_server(document, overrides, drafter=drafter, root=store.root, python=store.python)
+            case ReadBenchmark(job_id=job_id):
+                from remote.pipeline.benchmark import read_benchmark  # noqa: PLC0415
+
+                return read_benchmark(store, job_id)
+            case PlanTuning(document=document, overrides=overrides):
+                from remote.pipeline.tuning import plan_tuning  # noqa: PLC0415
+
+                return plan_tuning(document, overrides, root=store.root, python=store.python)
+            case ReadTuning(job_id=job_id):
+                from remote.pipeline.tuning import read_tuning  # noqa: PLC0415
+
+                return read_tuning(store, job_id)
 
     def _answer_about_storage(
         self, request: ReadStorage | PlanReclaim | MoveToTrash | RestoreFromTrash

@@ -36,6 +36,14 @@ def load_run(document: str, overrides: Mapping[str, str] | None = None) -> RunCo
     return _convert(table)
 
 
+def lay_over(run: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """`run` with other values under keys such as `engine.flags.max-total-tokens`; raises UsageError as `load_run` does."""
+    table: dict[str, Any] = msgspec.to_builtins(run)
+    for key, value in settings.items():
+        table = merge(table, _nested(key, value))
+    return _convert(table)
+
+
 def preset_names() -> list[str]:
     """The presets that this release brings along."""
     entries = resources.files("remote").joinpath("presets").iterdir()
@@ -72,10 +80,13 @@ def _parse(text: str, what: str) -> dict[str, Any]:
 
 
 def _override(key: str, text: str) -> dict[str, Any]:
+    return _nested(key, _value(text))
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any TOML value
     parts = key.split(".")
     if not all(parts):
         raise UsageError(f"the override {key!r} is no key of a run file", hint="Write it as section.key=value.")
-    value: Any = _value(text)
     for part in reversed(parts):
         value = {part: value}
     return value

@@ -18,6 +18,7 @@ class RunLayout(NamedTuple):
     drafter_report: Path
     verdict: Path
     spool: Path
+    tuning: Path
 
     def artifacts(self) -> list[tuple[str, Path]]:
         """The kinds and directories of what a finished run leaves behind."""
@@ -49,4 +50,5 @@ def lay_out(run: RunConfig, root: Path) -> RunLayout:
         drafter_report=directory / "evaluation-drafter",
         verdict=directory / "verdict",
         spool=directory / "spool",
+        tuning=directory / "tuning",
     )

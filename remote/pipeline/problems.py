@@ -65,7 +65,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
         inputs = Inputs(target, train, held_out, mapping_source)
     problems.extend(_check_target(run, target) if target else [])
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
-    problems.extend(_check_speculation(run))
+    problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
     for section, servers in _servers(run, root).items():
         problems.extend(check_engine(servers, root, python, section))
@@ -113,7 +113,8 @@ def _check_data(run: RunConfig, train: Conversations, held_out: Prompts) -> Iter
         )
 
 
-def _check_speculation(run: RunConfig) -> Iterator[str]:
+def check_speculation(run: RunConfig) -> Iterator[str]:
+    """Numbers of drafts that no engine takes together."""
     speculation = run.speculation
     if speculation.top_k == 1 and speculation.draft_tokens != speculation.num_steps + 1:
         yield (

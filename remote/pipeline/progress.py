@@ -37,6 +37,7 @@ from remote.protocol.progress import (
     StageState,
     StepLogged,
     TrainingPhase,
+    TrialAdvanced,
 )
 
 _TELL_EVERY_S = 0.5
@@ -158,6 +159,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
         case BenchmarkAdvanced() as done:
             return share_of(done.requests_done, done.requests_total), f"{done.concurrency} requests at a time"
+        case TrialAdvanced() as trial:
+            return share_of(trial.launch - 1, trial.launches), f"{trial.state}: {trial.settings}"
         case StageChanged() | ShardWritten() | CheckpointSaved() | TrainingPhase() | Note():
             return None, ""
 

@@ -1,19 +1,16 @@
 """The run as a job: checks everything, carries the stages out, judges, and leaves no job behind."""
 
-import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from remote.agents.harness import JobContext, main
 from remote.agents.room import Room
 from remote.artifacts.manifest import artifact_ref
-from remote.errors import Conflict, Precondition, WorkFailed
-from remote.jobs import locks
+from remote.errors import Precondition, WorkFailed
 from remote.jobs.store import JobStore
+from remote.pipeline.alone import alone_in
 from remote.pipeline.children import Children
 from remote.pipeline.execution import Execution
 from remote.pipeline.layout import lay_out
@@ -24,8 +21,6 @@ from remote.protocol.jobs import JobResult
 from remote.protocol.reports import VerdictReport
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import RunSpec
-
-_LOCK_TIMEOUT_S = 1.0
 
 
 def work(spec: RunSpec, job: JobContext) -> JobResult:
@@ -41,7 +36,7 @@ def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
     """
     began, reporter = time.monotonic(), Reporter(job.tell)
     children = Children(store, job.job_id, job.stop_requested, job.room)
-    with _alone_in(run, store):
+    with alone_in(lay_out(run, store.root).directory, store.root, what="run"):
         blueprint, found = _preflight(run, store, reporter, job.room)
         execution = Execution(blueprint, found, children, reporter, job.room)
         try:
@@ -82,25 +77,6 @@ def _make_known(directory: Path, root: Path) -> None:
     link.parent.mkdir(exist_ok=True)
     if not directory.is_relative_to(link.parent) and not os.path.lexists(link):
         link.symlink_to(directory)
-
-
-@contextmanager
-def _alone_in(run: RunConfig, store: JobStore) -> Iterator[None]:
-    """No other run writes to the same directory meanwhile; raises Conflict."""
-    directory = lay_out(run, store.root).directory
-    name = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:32]
-    try:
-        lock = locks.take(locks.lock_directory(store.root) / f"run-{name}.lock", _LOCK_TIMEOUT_S)
-    except locks.LockTimeout as error:
-        raise Conflict(
-            f"another run is at work in {directory}",
-            hint="Wait for it, stop it, or give this run a directory of its own.",
-            next_command="roost jobs",
-        ) from error
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def _summarize(verdict: VerdictReport, seconds: float) -> dict[str, str | int | float | bool | None]:

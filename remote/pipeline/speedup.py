@@ -10,6 +10,7 @@ from remote.protocol.reports import ArmLevel, CategoryAcceptance, Decision, Leve
 
 _RESAMPLES = 2000
 _INTERVAL_PERCENT = (2.5, 97.5)
+Figures = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 _NOTHING = 1e-9
 """In place of no tokens or no time, so that a prompt answered with a single token cannot divide by zero."""
 
@@ -67,18 +68,27 @@ def pair(baseline: ArmLevel, drafter: ArmLevel) -> list[Pair]:
 
 def measured_speedup(pairs: list[Pair]) -> float:
     """The ratio of both arms' token-weighted decode rates."""
-    return float(_ratios(_figures(pairs)[None])[0])
+    return ratio(_figures(pairs))
 
 
 def speedup_interval(pairs: list[Pair], seed: int) -> tuple[float, float]:
     """The 95% interval of the speed-up by a bootstrap over prompts, each with both its measurements."""
-    figures = _figures(pairs)
-    chosen = np.random.default_rng(seed).integers(0, len(pairs), (_RESAMPLES, len(pairs)))
+    return ratio_interval(_figures(pairs), seed)
+
+
+def ratio(figures: Figures) -> float:
+    """The second rate of all prompts over the first; `figures` [prompts, 4] holds tokens and seconds of each, in this order."""
+    return float(_ratios(figures[None])[0])
+
+
+def ratio_interval(figures: Figures, seed: int) -> tuple[float, float]:
+    """The 95% interval of `ratio` by a bootstrap over prompts."""
+    chosen = np.random.default_rng(seed).integers(0, len(figures), (_RESAMPLES, len(figures)))
     low, high = np.percentile(_ratios(figures[chosen]), _INTERVAL_PERCENT)
     return float(low), float(high)
 
 
-def _figures(pairs: list[Pair]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+def _figures(pairs: list[Pair]) -> Figures:
     """Tokens and seconds of decoding, without and with the drafter: [prompts, 4]."""
     return np.array([[*_decoding(one.baseline), *_decoding(one.drafter)] for one in pairs])
 

@@ -181,6 +181,27 @@ class BenchmarkAdvanced(Message, frozen=True, kw_only=True):
     output_tokens_per_s: float | None
 
 
+TrialState = Literal["launching", "measuring", "measured", "known", "failed"]
+"""Where one trial of a tuning stands in a round; known means measured by an earlier job."""
+
+
+class TrialAdvanced(Message, frozen=True, kw_only=True):
+    """Where a tuning stands: `launch` of `launches` servers, in `round` of `rounds`; the figures of a trial that was measured.
+
+    `settings` are those of the trial in words; `speedup` is against the settings of the run file in the same round.
+    """
+
+    launch: int
+    launches: int
+    round: int
+    rounds: int
+    settings: str
+    state: TrialState
+    tokens_per_s: float | None = None
+    speedup: float | None = None
+    reason: str = ""
+
+
 class Note(Message, frozen=True, kw_only=True):
     """A sentence worth showing."""
 
@@ -202,6 +223,7 @@ Progress = (
     | TrainingPhase
     | ArmAdvanced
     | BenchmarkAdvanced
+    | TrialAdvanced
     | Note
 )
 

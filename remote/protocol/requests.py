@@ -18,6 +18,7 @@ from remote.protocol.storage import (
     TrashList,
 )
 from remote.protocol.telemetry import GpuTopology, ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
+from remote.protocol.tuning import TuningPlan, TuningReport
 
 
 class Hello(Message, frozen=True, kw_only=True):
@@ -110,6 +111,19 @@ class ReadVerdict(Message, frozen=True, kw_only=True):
     job_id: JobId
 
 
+class PlanTuning(Message, frozen=True, kw_only=True):
+    """Resolve the tuning of a run file on this host -> `TuningPlan`."""
+
+    document: str
+    overrides: dict[str, str] = {}
+
+
+class ReadTuning(Message, frozen=True, kw_only=True):
+    """What a tuning found -> `TuningReport`."""
+
+    job_id: JobId
+
+
 class ReadBenchmark(Message, frozen=True, kw_only=True):
     """The figures of a benchmark -> `BenchmarkReport`."""
 
@@ -139,6 +153,8 @@ Request = (
     | PlanServer
     | ReadVerdict
     | ReadBenchmark
+    | PlanTuning
+    | ReadTuning
     | ValidateMapping
     | SetSecret
     | RemoveSecret
@@ -220,6 +236,8 @@ Reply = (
     | ServerPlan
     | VerdictReport
     | BenchmarkReport
+    | TuningPlan
+    | TuningReport
     | MappingReport
     | SecretList
     | StorageReport

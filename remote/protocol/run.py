@@ -141,6 +141,27 @@ class VerdictConfig(Config, frozen=True, kw_only=True):
     minimum_acceptance_length: float = 1.2
 
 
+SweepValue = FlagValue | dict[str, FlagValue]
+
+
+class TuningConfig(Config, frozen=True, kw_only=True):
+    """What `roost server tune` tries: every combination of the values in `sweep`, whose keys are keys of this file, such as
+    `engine.flags.chunked-prefill-size`; a table as a value sets several keys below that one together.
+
+    `objective` is one request's rate after its first token, or from its beginning, with `concurrency` requests at a time.
+    `prompts` are asked in the last round, fewer in those before.
+    """
+
+    sweep: Annotated[dict[str, Annotated[list[SweepValue], msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
+    drafter: bool = False
+    objective: Literal["decode", "end_to_end"] = "decode"
+    concurrency: Concurrency = 1
+    prompts: Positive = 16
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
+    max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
+    warmup_prompts: Annotated[int, msgspec.Meta(ge=0)] = 2
+
+
 class RunConfig(Config, frozen=True, kw_only=True):
     """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`).
 
@@ -160,6 +181,7 @@ class RunConfig(Config, frozen=True, kw_only=True):
     speculation: SpeculationConfig = SpeculationConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     verdict: VerdictConfig = VerdictConfig()
+    tuning: TuningConfig | None = None
 
     @property
     def serving_engine(self) -> EngineConfig:

@@ -144,6 +144,12 @@ class RehearsalSpec(Message, frozen=True, kw_only=True):
     stands_after: int | None = None
 
 
+class TuningSpec(Message, frozen=True, kw_only=True):
+    """Find the settings of `run.tuning` with which the run's server is fastest."""
+
+    run: RunConfig
+
+
 class RunSpec(Message, frozen=True, kw_only=True):
     """Run the whole pipeline; it is itself a job."""
 
@@ -162,5 +168,6 @@ Spec = (
     | RecorderSpec
     | RehearsalSpec
     | RunSpec
+    | TuningSpec
 )
 """Every spec; the tag names the agent's work."""

@@ -18,6 +18,7 @@ from remote.protocol.progress import (
     StageRunning,
     StepLogged,
     TrainingPhase,
+    TrialAdvanced,
 )
 
 _WINDOW_S = 120.0
@@ -146,6 +147,8 @@ def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911 - one for
             return "evaluate"
         case BenchmarkAdvanced():
             return "measure"
+        case TrialAdvanced():
+            return "tune"
         case FilesCopied():
             return "copy"
         case FilesRemoved():
@@ -171,6 +174,8 @@ def advance_of(event: Progress) -> Advance | None:  # noqa: PLR0911 - one for ea
             return Advance(done, total, samples=done)
         case BenchmarkAdvanced(requests_done=done, requests_total=total):
             return Advance(done, total, samples=done)
+        case TrialAdvanced(launch=launch, launches=launches):
+            return Advance(launch - 1, launches)
         case FilesCopied(bytes_done=done, bytes_total=total):
             return Advance(done, total, bytes=done)
         case FilesRemoved(files_done=done, files_total=total):

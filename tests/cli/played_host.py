@@ -14,6 +14,8 @@ from protocol_samples import (
     REPLIES,
     SERVER_PLAN,
     TELEMETRY_SAMPLE,
+    TUNING_PLAN,
+    TUNING_REPORT,
     VERDICT,
 )
 
@@ -28,10 +30,12 @@ from remote.protocol.requests import (
     JobReply,
     ListJobs,
     PlanServer,
+    PlanTuning,
     ProgressPage,
     ReadBenchmark,
     ReadProgress,
     ReadTelemetry,
+    ReadTuning,
     ReadVerdict,
     StartJob,
     Welcome,
@@ -56,6 +60,8 @@ class PlayedHost:
         self.recorded: list[TelemetrySample] = []
         self.streamed: list = [Heartbeat(at=NOW)]
         self.asked: list = []
+        self.started_as = JOB.state
+        self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
         )
@@ -73,12 +79,17 @@ class PlayedHost:
             case ReadVerdict():
                 return VERDICT
             case StartJob(job_id=job_id, spec=spec):
-                return JobReply(job=msgspec.structs.replace(JOB, job_id=job_id, spec=spec))
+                self.jobs.append(msgspec.structs.replace(JOB, job_id=job_id, spec=spec, state=self.started_as))
+                return JobReply(job=self.jobs[-1])
             case ReadProgress(after_seq=seen):
                 ready = next(event for event in EVENTS if isinstance(event, ServerReady))
                 return ProgressPage(
                     job_id="serving", records=[] if seen else [ProgressRecord(seq=1, at=NOW, event=ready)]
                 )
+            case PlanTuning():
+                return self.tuning_plan
+            case ReadTuning():
+                return self.tuning_report
             case PlanServer():
                 return SERVER_PLAN
             case ReadBenchmark():

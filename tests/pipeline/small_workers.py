@@ -9,13 +9,21 @@ import msgspec
 from remote.agents.harness import JobContext, Stopped, main
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
 from remote.errors import WorkFailed
+from remote.protocol.benchmark import BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import ArmAdvanced, ExtractionAdvanced, ServerPhase, ServerReady, StepLogged
 from remote.protocol.reports import ArmLevel, EvaluationReport, PromptResult
-from remote.protocol.specs import EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec
+from remote.protocol.specs import (
+    BenchmarkSpec,
+    EvaluationSpec,
+    ExtractionSpec,
+    ServerSpec,
+    TrainingSpec,
+    VocabularySpec,
+)
 
-SPECS = (EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec)
-Spec = EvaluationSpec | ExtractionSpec | ServerSpec | TrainingSpec | VocabularySpec
+SPECS = (BenchmarkSpec, EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec, VocabularySpec)
+Spec = BenchmarkSpec | EvaluationSpec | ExtractionSpec | ServerSpec | TrainingSpec | VocabularySpec
 
 
 def work(spec: Spec, job: JobContext) -> JobResult:
@@ -39,6 +47,8 @@ def work(spec: Spec, job: JobContext) -> JobResult:
             return _publish("drafter", Path(drafter), fingerprint)
         case EvaluationSpec():
             return _evaluate(spec, job)
+        case BenchmarkSpec():
+            return _measure(spec, job)
 
 
 def _behaviour(job: JobContext) -> str:
@@ -64,6 +74,48 @@ def _serve(job: JobContext, behaviour: str) -> JobResult:
         time.sleep(1.0)
         raise WorkFailed("the scheduler crashed")
     return _hang(job)
+
+
+def _measure(spec: BenchmarkSpec, job: JobContext) -> JobResult:
+    """As many tokens a second as the server may hold tokens; an odd number of them makes odd answers."""
+    rate = float(spec.server.engine.flags.get("max-total-tokens", 100))
+    prompts, repeats = spec.benchmark.prompts or 1, spec.benchmark.repeats
+    requests = [
+        RequestFigures(
+            prompt_id=f"p-{number}",
+            repeat=repeat,
+            output_tokens=11,
+            time_to_first_token_s=1.0,
+            end_to_end_s=1.0 + 10 / rate,
+            verify_calls=None,
+        )
+        for repeat in range(repeats)
+        for number in range(prompts)
+    ]
+    flat = Spread(median=rate, lower=rate, upper=rate)
+    level = BenchmarkLevel(
+        concurrency=spec.benchmark.concurrency[0],
+        requests=requests,
+        decode_tokens_per_s=flat,
+        output_tokens_per_s=flat,
+        time_to_first_token_s=flat,
+        end_to_end_s=flat,
+        acceptance_length=None,
+        odd=len(requests) if rate % 2 else 0,
+    )
+    report = BenchmarkReport(
+        spec=spec,
+        measured_at=1.0,
+        host_name="here",
+        devices=["1 x small"],
+        engine="sglang",
+        engine_version="0",
+        server_info={},
+        prompts=prompts,
+        prompts_sha256="ab" * 32,
+        levels=[level],
+    )
+    return _publish("benchmark", job.directory / "benchmark", "-", msgspec.json.encode(report), "report.json")
 
 
 def _evaluate(spec: EvaluationSpec, job: JobContext) -> JobResult:

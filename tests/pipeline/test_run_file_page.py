@@ -39,6 +39,8 @@ def existing(kind: type[msgspec.Struct] = RunConfig, section: str = "") -> Itera
 def default_of(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
     value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     return "–" if value is None else f'"{value}"' if isinstance(value, str) else str(value)
 

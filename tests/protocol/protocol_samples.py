@@ -14,6 +14,7 @@ from remote.protocol import (
     specs,
     storage,
     telemetry,
+    tuning,
 )
 from remote.protocol.base import Message
 
@@ -51,6 +52,16 @@ RUN = run.RunConfig(
     speculation=SPECULATION,
     evaluation=EVALUATION,
     verdict=run.VerdictConfig(concurrency=[1], minimum_speedup=1.05, minimum_acceptance_length=1.4),
+    tuning=run.TuningConfig(
+        sweep={"speculation": [{"num_steps": 3, "draft_tokens": 4}], "engine.flags.watchdog": [60, 120]},
+        drafter=True,
+        objective="end_to_end",
+        concurrency=4,
+        prompts=16,
+        repeats=2,
+        max_tokens=64,
+        warmup_prompts=1,
+    ),
 )
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
 DRAFTER = specs.DrafterServing(
@@ -128,6 +139,7 @@ SPECS = [
     ),
     specs.RunSpec(run=RUN),
     BENCHMARK,
+    specs.TuningSpec(run=RUN),
     PURGE,
     specs.RecorderSpec(idle_exit_s=900.0),
     specs.RehearsalSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
@@ -185,6 +197,17 @@ EVENTS = [
         concurrency=4,
     ),
     progress.BenchmarkAdvanced(concurrency=4, requests_done=5, requests_total=60, output_tokens_per_s=48.5),
+    progress.TrialAdvanced(
+        launch=2,
+        launches=9,
+        round=1,
+        rounds=2,
+        settings="speculation.num_steps=3",
+        state="measured",
+        tokens_per_s=90.0,
+        speedup=1.09,
+        reason="it is faster",
+    ),
     progress.Note(level="warning", text="the learning rate was lowered"),
 ]
 RECORD = progress.ProgressRecord(seq=7, at=T0, event=STEP)
@@ -525,6 +548,8 @@ REQUESTS = [
     telemetry.ReadTopology(),
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
+    requests.PlanTuning(document='preset = "embedded"\n', overrides={"tuning.prompts": "8"}),
+    requests.ReadTuning(job_id="tuning-260718-101400-cd34"),
     requests.ReadBenchmark(job_id="benchmark-260718-101400-cd34"),
     requests.ReadVerdict(job_id="run-260718-101400-cd34"),
     requests.ValidateMapping(path="/data/mapping"),
@@ -569,6 +594,56 @@ BENCHMARK_REPORT = benchmark.BenchmarkReport(
     prompts_sha256="ab" * 32,
     levels=[BENCHMARK_LEVEL],
 )
+TRIAL_PLAN = tuning.TrialPlan(
+    number=3,
+    settings={"speculation.num_steps": 3, "speculation.draft_tokens": 4},
+    command=["/opt/python", "-m", "sglang.launch_server", "--speculative-num-steps", "3"],
+    environment={"OMP_NUM_THREADS": "1"},
+    problem="the engine does not know it",
+)
+TUNING_PLAN = tuning.TuningPlan(
+    run=RUN,
+    directory="/runs/embedded/tuning",
+    trials=[TRIAL_PLAN],
+    rounds=[tuning.TuningRound(trials=1, prompts=16)],
+    launches=3,
+    requests=96,
+    problems=["there is no drafter at /runs/embedded/drafter"],
+)
+TRIAL_MEASUREMENT = tuning.TrialMeasurement(
+    round=2,
+    prompts=16,
+    tokens_per_s=90.0,
+    speedup=1.09,
+    speedup_interval=(1.02, 1.15),
+    acceptance_length=1.75,
+    odd=0,
+    requests=32,
+    server_job_id="tuning-260718-101400-cd34-t3-r2-server",
+    benchmark_job_id="tuning-260718-101400-cd34-t3-r2-benchmark",
+)
+TRIAL_REPORT = tuning.TrialReport(
+    number=3,
+    settings=TRIAL_PLAN.settings,
+    command=TRIAL_PLAN.command,
+    environment=TRIAL_PLAN.environment,
+    outcome="finalist",
+    measurements=[TRIAL_MEASUREMENT],
+    reason="",
+)
+TUNING_REPORT = tuning.TuningReport(
+    run=RUN,
+    measured_at=T0,
+    host_name="gpu-host",
+    devices=["8 x NVIDIA RTX PRO 6000"],
+    engine="sglang",
+    engine_version="0.5.23",
+    prompts_sha256="ab" * 32,
+    trials=[TRIAL_REPORT],
+    winner=3,
+    drift=0.02,
+    reason="trial 3 is 1.09 times as fast",
+)
 PACKAGE = requests.Package(name="torch", version="2.13.0")
 REPLIES = [
     requests.Welcome(
@@ -596,6 +671,8 @@ REPLIES = [
     SERVER_PLAN,
     VERDICT,
     BENCHMARK_REPORT,
+    TUNING_PLAN,
+    TUNING_REPORT,
     MAPPING_REPORT,
     storage.StorageReport(root="/data/roost", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
     storage.ReclaimPlan(
@@ -655,6 +732,10 @@ SAMPLES: list[Message] = [
     SPREAD,
     REQUEST_FIGURES,
     BENCHMARK_LEVEL,
+    TRIAL_PLAN,
+    *TUNING_PLAN.rounds,
+    TRIAL_MEASUREMENT,
+    TRIAL_REPORT,
     HOST_SAMPLE,
     GPU_SAMPLE,
     MOUNT_SAMPLE,

@@ -1,0 +1,285 @@
+"""A tuning: which trials there are, in how many rounds, and who goes on; pure but for what planning asks of the host."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import ceil
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from remote.agents.server.plan import engine_command, read_model_config
+from remote.artifacts.manifest import read_manifest
+from remote.errors import NotFound, Precondition, RoostError, UsageError
+from remote.jobs.gpu_demand import GpuDemand, gpu_demand
+from remote.jobs.store import JobStore
+from remote.pipeline.config import lay_over, load_run
+from remote.pipeline.inputs import describe_prompts
+from remote.pipeline.layout import lay_out, resolve_path
+from remote.pipeline.problems import check_engine, check_gpus, check_secrets, check_speculation, say, section_of
+from remote.pipeline.serving import check_server, evaluated_server
+from remote.pipeline.speedup import Figures, ratio, ratio_interval
+from remote.protocol.benchmark import BenchmarkLevel
+from remote.protocol.run import BenchmarkConfig, RunConfig, SweepValue, TuningConfig
+from remote.protocol.specs import ServerSpec, TuningSpec
+from remote.protocol.tuning import Settings, TrialPlan, TuningPlan, TuningReport, TuningRound
+
+REPORT_NAME = "report.json"
+_MOST_TRIALS = 256
+_FINALISTS = 2
+_FEWEST_PROMPTS = 4
+_NOTHING = 1e-9
+"""In place of no tokens or no time, so that an answer of a single token cannot divide by zero."""
+_ODD_SHARE = 0.1
+"""By how much the share of odd answers may exceed that of the present settings."""
+
+
+class Trial(NamedTuple):
+    """One combination by its number, 0 being what the run has; `spec` is None where the settings are no run file's."""
+
+    number: int
+    settings: Settings
+    spec: ServerSpec | None
+    problem: str | None
+
+
+class Comparison(NamedTuple):
+    """A rate in tokens per second, and its ratio to that of the present settings with a 95% interval."""
+
+    tokens_per_s: float
+    speedup: float
+    interval: tuple[float, float]
+
+
+class Standing(NamedTuple):
+    """A trial as a round left it; a `fault` keeps it from going on however fast it was."""
+
+    number: int
+    speedup: float
+    fault: str | None
+
+
+def tuning_of(run: RunConfig) -> TuningConfig:
+    """The run's tuning; raises UsageError where it has none."""
+    if run.tuning is None:
+        raise UsageError(
+            f"the run file of {run.name} has no [tuning]",
+            hint='Say what to try, such as [tuning.sweep] "speculation.num_steps" = [1, 2, 3].',
+        )
+    return run.tuning
+
+
+def plan_tuning(document: str, overrides: Mapping[str, str], *, root: Path, python: str) -> TuningPlan:
+    """The tuning of the run file `document` with `overrides`; raises UsageError or NotFound where the file is wrong.
+
+    `python` is the interpreter of the jobs. What keeps a single trial from being launched is told with it.
+    """
+    run = load_run(document, overrides)
+    config = tuning_of(run)
+    trials = plan_trials(draw_trials(run, root), run, root, python)
+    challengers = sum(trial.problem is None for trial in trials[1:])
+    rounds = plan_rounds(challengers, config)
+    launches = sum(one.trials + 1 for one in rounds) + 1
+    asked = sum((one.trials + 1) * one.prompts for one in rounds) + rounds[-1].prompts
+    return TuningPlan(
+        run=run,
+        directory=str(lay_out(run, root).tuning),
+        trials=trials,
+        rounds=rounds,
+        launches=launches,
+        requests=asked * config.repeats,
+        problems=list(_problems(run, trials, root, python)),
+    )
+
+
+def draw_trials(run: RunConfig, root: Path) -> list[Trial]:
+    """What the run has now, then every combination of its sweep that makes another server; raises UsageError for too many."""
+    config = tuning_of(run)
+    if (count := int(np.prod([len(values) for values in config.sweep.values()], dtype=object))) > _MOST_TRIALS:
+        raise UsageError(
+            f"tuning.sweep has {count} combinations; at most {_MOST_TRIALS} are tried",
+            hint="Sweep fewer keys at a time: the winner of one sweep can be the beginning of the next.",
+        )
+    trials = [Trial(0, {}, evaluated_server(run, drafter=config.drafter, root=root), None)]
+    known = {msgspec.json.encode(trials[0].spec)}
+    for values in product(*config.sweep.values()):
+        settings = _flat(zip(config.sweep, values, strict=True))
+        trial = _draw_trial(len(trials), settings, run, root)
+        mark = msgspec.json.encode(trial.spec)
+        if trial.spec is None or mark not in known:
+            trials.append(trial)
+            known.add(mark)
+    return trials
+
+
+def _flat(chosen: Iterable[tuple[str, SweepValue]]) -> Settings:
+    """A key for every single value."""
+    settings: Settings = {}
+    for key, value in chosen:
+        if isinstance(value, dict):
+            settings |= {f"{key}.{below}": single for below, single in value.items()}
+        else:
+            settings[key] = value
+    return settings
+
+
+def _draw_trial(number: int, settings: Settings, run: RunConfig, root: Path) -> Trial:
+    drafter = tuning_of(run).drafter
+    try:
+        changed = lay_over(run, settings)
+        settings = {key: value for key, value in settings.items() if lay_over(run, {key: value}) != run}
+        spec = evaluated_server(changed, drafter=drafter, root=root)
+    except RoostError as error:
+        return Trial(number, settings, None, say(error))
+    problem = next(check_speculation(changed), None) if drafter else None
+    return Trial(number, settings, spec, problem)
+
+
+def plan_trials(trials: Sequence[Trial], run: RunConfig, root: Path, python: str) -> list[TrialPlan]:
+    """Each trial's command, and what keeps it from being launched on this host."""
+    devices: dict[GpuDemand, list[str]] = {}
+
+    def troubles(spec: ServerSpec) -> Iterator[str]:
+        yield from check_engine([spec], root, python, section_of(run))
+        yield from check_secrets(spec.engine, root, section_of(run))
+        demand = gpu_demand(spec)
+        if demand not in devices:  # the driver is asked once for all that need the same
+            devices[demand] = list(check_gpus(run.name, demand))
+        yield from devices[demand]
+
+    return [_plan_trial(trial, python, troubles) for trial in trials]
+
+
+def _plan_trial(trial: Trial, python: str, troubles: Callable[[ServerSpec], Iterator[str]]) -> TrialPlan:
+    argv: list[str] = []
+    environment: dict[str, str] = {}
+    problem = trial.problem
+    if trial.spec is not None:
+        try:
+            model = read_model_config(trial.spec.model)
+            command = engine_command(trial.spec, python=python, port=0, model_config=model)
+            argv, environment = command.argv, command.environment
+            problem = problem or next(troubles(trial.spec), None)
+        except RoostError as error:
+            problem = problem or say(error)
+    return TrialPlan(
+        number=trial.number, settings=trial.settings, command=argv, environment=environment, problem=problem
+    )
+
+
+def _problems(run: RunConfig, trials: Sequence[TrialPlan], root: Path, python: str) -> Iterator[str]:
+    config = tuning_of(run)
+    base = evaluated_server(run, drafter=config.drafter, root=root)
+    if trials[0].problem is not None:
+        yield trials[0].problem
+    else:
+        yield from check_server(run.name, base, root, python, section_of(run))
+    try:
+        prompts = describe_prompts(resolve_path(root, run.data.evaluation))
+    except RoostError as error:
+        yield say(error)
+    else:
+        if prompts.count < config.prompts:
+            yield f"{prompts.path} holds {prompts.count} prompts, but tuning.prompts asks for {config.prompts}. Ask for fewer."
+    if config.concurrency > config.prompts:
+        yield f"tuning.concurrency is {config.concurrency}, but tuning.prompts only {config.prompts}. Ask for more prompts."
+    if all(trial.problem is not None for trial in trials[1:]):
+        yield "no combination of tuning.sweep can be launched and differs from what the run file has. Try other values."
+
+
+def plan_rounds(challengers: int, config: TuningConfig) -> list[TuningRound]:
+    """Half as many trials and twice as many prompts from round to round (successive halving, Jamieson and Talwalkar 2016)."""
+    counts = [challengers]
+    while counts[-1] > _FINALISTS:
+        counts.append(ceil(counts[-1] / 2))
+    fewest = min(config.prompts, max(config.concurrency, _FEWEST_PROMPTS))
+    last = len(counts) - 1
+    return [
+        TuningRound(trials=count, prompts=max(fewest, ceil(config.prompts / 2 ** (last - place))))
+        for place, count in enumerate(counts)
+    ]
+
+
+def benchmark_of(config: TuningConfig, prompts: int) -> BenchmarkConfig:
+    """How a trial is measured in a round of so many prompts."""
+    return BenchmarkConfig(
+        concurrency=[config.concurrency],
+        prompts=prompts,
+        repeats=config.repeats,
+        max_tokens=config.max_tokens,
+        warmup_prompts=config.warmup_prompts,
+    )
+
+
+def compare(base: Sequence[BenchmarkLevel], trial: BenchmarkLevel, objective: str) -> Comparison:
+    """The trial against all measurements of the present settings, prompt by prompt; raises UsageError without a common one."""
+    before, after = _by_prompt(base, objective), _by_prompt([trial], objective)
+    shared = sorted(before.keys() & after.keys())
+    if not shared:
+        raise UsageError("the two measurements have no prompt in common")
+    figures: Figures = np.array([[*before[prompt], *after[prompt]] for prompt in shared])
+    found = ratio(figures)
+    low, high = ratio_interval(figures, seed=0)
+    tokens, seconds = figures[:, 2].sum(), figures[:, 3].sum()
+    return Comparison(float(tokens / seconds), found, (min(low, found), max(high, found)))
+
+
+def _by_prompt(levels: Sequence[BenchmarkLevel], objective: str) -> dict[str, tuple[float, float]]:
+    """Tokens and seconds of each prompt over all its answers."""
+    sums: dict[str, tuple[float, float]] = {}
+    for request in (request for level in levels for request in level.requests):
+        tokens, seconds = float(request.output_tokens), request.end_to_end_s
+        if objective == "decode":
+            tokens, seconds = tokens - 1, seconds - request.time_to_first_token_s
+        so_far = sums.get(request.prompt_id, (0.0, 0.0))
+        sums[request.prompt_id] = (so_far[0] + max(tokens, _NOTHING), so_far[1] + max(seconds, _NOTHING))
+    return sums
+
+
+def oddity_of(base: BenchmarkLevel, trial: BenchmarkLevel) -> str | None:
+    """Why the trial's answers are not worth their speed: a faster server that says nothing, or the same thing over and over."""
+    share, usual = trial.odd / len(trial.requests), base.odd / len(base.requests)
+    if share <= usual + _ODD_SHARE:
+        return None
+    return f"{trial.odd} of {len(trial.requests)} answers are empty or repeat themselves ({base.odd} before)"
+
+
+def who_goes_on(standings: Sequence[Standing], places: int) -> list[int]:
+    """The fastest `places` without a fault, the best first; ties go to the lower number."""
+    sound = [one for one in standings if one.fault is None]
+    return [one.number for one in sorted(sound, key=lambda one: (-one.speedup, one.number))[:places]]
+
+
+def choose(finalists: Sequence[tuple[int, Comparison]], drift: float) -> tuple[int | None, str]:
+    """The winner of the last round, the best first, or None where nothing is surely faster; and why.
+
+    Its interval must lie above 1, and it must gain more than the present settings differ from themselves.
+    """
+    if not finalists:
+        return None, "no trial reached the last round"
+    number, best = finalists[0]
+    low, high = best.interval
+    said = f"trial {number} is {best.speedup:.2f} times as fast (95% interval {low:.2f} to {high:.2f})"
+    if low <= 1:
+        return None, f"the best, {said}: not surely faster than what the run file has"
+    if best.speedup - 1 <= drift:
+        return None, f"the best, {said}, but the run file's own settings differ by {drift:.0%} from themselves"
+    return number, f"{said}; the run file's own settings differ by {drift:.0%} from themselves"
+
+
+def read_tuning(store: JobStore, job_id: str) -> TuningReport:
+    """What the tuning `job_id` found; raises NotFound before it has, UsageError for another job."""
+    job = store.get(job_id)
+    if not isinstance(job.spec, TuningSpec):
+        raise UsageError(f"{job_id} is no tuning", hint="`roost jobs` lists them")
+    if job.result is None or not job.result.outputs:
+        raise NotFound(f"{job_id} has no report yet", hint="wait for it", next_command=f"roost wait {job_id}")
+    directory = Path(job.result.outputs[0].path)
+    try:
+        read_manifest(directory)
+        return msgspec.json.decode((directory / REPORT_NAME).read_bytes(), type=TuningReport)
+    except (Precondition, OSError) as error:
+        raise NotFound(
+            f"the report of {job_id} is gone: {error}", hint="tune again: what is measured is kept"
+        ) from error
