@@ -33,6 +33,11 @@ class Actions(App[int]):
     _session: HostSession | None
     _selected: str | None
 
+    @property
+    def nothing_yet(self) -> str:
+        """What to say while there is no job."""
+        return "There is no job yet; press r to run something."
+
     def clock(self) -> float:
         """Now, in seconds of the clock that link states and ages count with."""
         raise NotImplementedError
@@ -63,7 +68,7 @@ class Actions(App[int]):
         """The shown job's log on the whole screen."""
         job = self.shown_job()
         if job is None:
-            self.notify("There is no job yet; press r to run something.")
+            self.notify(self.nothing_yet)
         elif not isinstance(self.screen, LogScreen):
             self.push_screen(LogScreen(job.job_id), callback=lambda _: self._sync_watch())
             self._sync_watch()
@@ -116,7 +121,7 @@ class Actions(App[int]):
         """The exact command of the shown job."""
         job = self.shown_job()
         if job is None:
-            self.notify("There is no job yet.")
+            self.notify(self.nothing_yet)
             return
         self.push_screen(
             Notice(f"Command of {job.job_id} on {self._state.name}", Text(sanitize(shlex.join(job.command))))
@@ -155,7 +160,7 @@ class Actions(App[int]):
         """Ask, then stop the shown job."""
         job = self.shown_job()
         if job is None or self._session is None or is_over(job.state):
-            self.notify("The selected job is not running." if job is not None else "There is no job yet.")
+            self.notify("The selected job is not running." if job is not None else self.nothing_yet)
             return
         children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
         body = stop_question(job, children, self._state.name)
@@ -168,7 +173,7 @@ class Actions(App[int]):
         """The verdict of the newest run."""
         run = self._state.newest_run()
         if run is None or self._session is None:
-            self.notify("There is no run yet.")
+            self.notify(self.nothing_yet)
             return
         self.push_screen(
             Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id), run.job_id))

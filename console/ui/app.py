@@ -11,6 +11,8 @@ from pathlib import Path
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.events import Key
+from textual.screen import ModalScreen
 from textual.worker import Worker, WorkerState
 
 from console import operations
@@ -20,7 +22,7 @@ from console.state.link import Closed, LinkState, Up
 from console.state.readings import SPAN_S
 from console.state.sanitize import one_line, sanitize
 from console.ui.actions import Actions
-from console.ui.availability import is_possible
+from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
 from console.ui.keymap import bindings
 from console.ui.login import ask_passphrase
@@ -107,8 +109,19 @@ class RoostApp(Actions):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """None greys a key out while it would do nothing."""
+        return True if self._why_not(action) is None else None
+
+    def on_key(self, event: Key) -> None:
+        """A key that is greyed out says why."""
+        action = next((each.action for each in self.actions if each.key == event.key), None)
+        reason = None if action is None or isinstance(self.screen, ModalScreen) else self._why_not(action)
+        if reason is not None:
+            self.clear_notifications()
+            self.notify(reason, markup=False)
+
+    def _why_not(self, action: str) -> str | None:
         following = all(pane.following for pane in self.screen.query(LogPane))
-        return True if is_possible(action, self._state, self.shown_job(), following=following) else None
+        return why_not(action, self._state, self.shown_job(), following=following, nothing_yet=self.nothing_yet)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A first connection that failed, or an operation that was refused, is shown with its hint."""

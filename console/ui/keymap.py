@@ -6,13 +6,14 @@ from textual.binding import Binding
 
 
 class Action(NamedTuple):
-    """`action` is the name of the app's method `action_<action>`; `label` is what the footer shows."""
+    """`action` is the name of the app's method `action_<action>`; `label` is what the footer shows after `footer_key` or the key."""
 
     action: str
     key: str
     label: str
     help: str
     in_footer: bool = True
+    footer_key: str = ""
 
 
 ACTIONS = (
@@ -40,22 +41,29 @@ LOG_ACTIONS = (
 """What a log on the whole screen has besides; keys in pairs go by the first of them."""
 
 _SAME_IN_A_REPLAY = ("log", "verdict", "diagnoses", "gpus", "command", "follow", "theme", "help_panel", "leave")
-_IN_ITS_FOOTER = ("gpus", "help_panel", "leave")
+_IN_ITS_FOOTER = ("log", "verdict", "diagnoses", "gpus", "help_panel", "leave")
+
+_HELP_IN_A_REPLAY = {"leave": "Close the replay"}
 
 REPLAY_ACTIONS = (
     Action("pause", "space", "Pause", "Let the replay stand still, or go on"),
-    Action("faster", "plus", "Faster", "Replay faster"),
-    Action("slower", "minus", "Slower", "Replay more slowly"),
-    Action("back", "comma", "Back", "Go 30 seconds back"),
-    Action("forward", "full_stop", "Forward", "Go 30 seconds forward"),
+    Action("faster", "plus", "Pace", "Replay faster", footer_key="+ -"),
+    Action("slower", "minus", "Slower", "Replay more slowly", in_footer=False),
+    Action("back", "comma", "Jump", "Go 30 seconds back", footer_key=", ."),
+    Action("forward", "full_stop", "Forward", "Go 30 seconds forward", in_footer=False),
     Action("leap_back", "less_than_sign", "Leap back", "Go 10 minutes back", in_footer=False),
     Action("leap_forward", "greater_than_sign", "Leap forward", "Go 10 minutes forward", in_footer=False),
     *(
-        action._replace(in_footer=action.action in _IN_ITS_FOOTER)
+        action._replace(
+            in_footer=action.action in _IN_ITS_FOOTER, help=_HELP_IN_A_REPLAY.get(action.action, action.help)
+        )
         for action in ACTIONS
         if action.action in _SAME_IN_A_REPLAY
     ),
-    *(action._replace(in_footer=False, help="In a replay: only says so") for action in ACTIONS[:2]),
+    *(
+        action._replace(in_footer=False, help=f"{action.label} is for a host: a replay changes nothing")
+        for action in ACTIONS[:2]
+    ),
 )
 
 _SIGNS = {
@@ -87,7 +95,7 @@ def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:
             tooltip=action.help,
             id=action.action,
             show=action.in_footer,
-            key_display=key_name(action),
+            key_display=action.footer_key or key_name(action),
         )
         for action in actions
     ]

@@ -41,6 +41,11 @@ class ReplayApp(RoostApp):
         if self._recording.torn:
             self.notify(torn_words(self._recording), severity="warning", markup=False)
 
+    @property
+    def nothing_yet(self) -> str:
+        """A replay starts nothing."""
+        return "Nothing had been run yet at this moment of the recording; . goes on 30 seconds."
+
     def clock(self) -> float:
         """Seconds of the recording."""
         return self._play.now()

@@ -2,13 +2,15 @@
 
 from contextlib import asynccontextmanager
 
+import pytest
+
 from console.errors import ConnectionFailed
 from console.ui.app import RoostApp
 from console.ui.keymap import ACTIONS
 from console.ui.screens.dialogs import Confirm, Notice, PlanDialog
 from console.ui.screens.log import LogScreen
 from console.ui.widgets.log_pane import LogPane
-from remote.protocol.frames import LogData
+from remote.protocol.frames import JobChanged, LogData
 
 TRAINING = 180.0
 
@@ -107,6 +109,31 @@ async def test_keys_that_would_do_nothing_are_off(embedded_run, show) -> None:
         await screen.pilot.press("s")
         await screen.pilot.pause()
         assert not isinstance(screen.app.screen, Confirm)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("g", "No GPU here: no NVIDIA driver is installed"),
+        ("v", "Run embedded is at work: its verdict comes at its end."),
+        ("f", "The log follows its end already."),
+    ],
+)
+async def test_a_key_that_does_nothing_says_why(embedded_run, show, key, reason) -> None:
+    async with show(embedded_run, until=TRAINING, size=(80, 24)) as screen:
+        await screen.until_shown("step 225/400  loss")
+        await screen.pilot.press(key)
+        await screen.until(lambda: any(reason in notice.message for notice in screen.app._notifications))
+
+
+async def test_before_anything_ran_log_and_verdict_say_what_brings_them(embedded_run, show) -> None:
+    beginning = [record for record in embedded_run if record.at < 1.0 and not isinstance(record.what, JobChanged)]
+    async with show(beginning, until=1.0, size=(80, 24)) as screen:
+        await screen.until_shown("no run yet")
+        for key in "lvcs":
+            screen.app.clear_notifications()
+            await screen.pilot.press(key)
+            await screen.until(lambda: any("press r" in notice.message for notice in screen.app._notifications))
 
 
 async def test_a_host_that_cannot_be_reached_is_told_with_what_to_do() -> None:

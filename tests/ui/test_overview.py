@@ -24,7 +24,7 @@ async def test_a_training_shows_host_stages_cores_disk_jobs_log(embedded_run, sh
     async with show(embedded_run, until=TRAINING, size=size) as screen:
         await screen.until_shown("● connected", "run embedded ▶ running", "▶ train", "✓ vocab", "step 225/400  loss")
         assert "CPU 0" in screen.text
-        assert "no GPU on this host" in screen.text
+        assert "no GPU here" in screen.text
         assert "sample" in screen.lines[0]
         assert "56%" in screen.lines[2]
         assert "left" in screen.lines[2]

@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from console.recording.format import LinkLost, Recorded
 from console.recording.reader import Recording, open_recording
 from console.ui.keymap import REPLAY_ACTIONS
 from console.ui.screens.dialogs import AskRun, Confirm
+from remote.protocol.frames import JobChanged, Telemetry
+from remote.protocol.requests import JobList
+from remote.protocol.telemetry import EngineSample
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SIZES = [(80, 24), (120, 35), (200, 50)]
@@ -87,6 +91,50 @@ async def test_nothing_can_be_started_or_stopped_and_the_keys_say_so(embedded, r
         await screen.pilot.press("s")
         await screen.until(lambda: any("nothing can be stopped" in text for text in said(screen)))
         assert not isinstance(screen.app.screen, (AskRun, Confirm))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_footer_has_what_can_be_looked_at(embedded, replay, size) -> None:
+    async with replay(embedded, at=512.0, size=size) as (screen, _):
+        await screen.until_shown("✓ promote")
+        keys = ("space Pause", "+ - Pace", ", . Jump", "l Log", "v Verdict", "d Diagnoses", "? Help", "q Quit")
+        assert all(key in screen.lines[-1] for key in keys), screen.lines[-1]
+
+
+async def test_before_anything_ran_a_replay_asks_nobody_to_start_something(embedded, replay) -> None:
+    jobless = embedded._replace(
+        records=[record for record in embedded.records if not isinstance(record.what, (JobChanged, JobList))]
+    )
+    async with replay(jobless, at=1.0) as (screen, _):
+        await screen.until_shown("nothing had been run yet at this moment of the recording")
+        await screen.pilot.press("v")
+        await screen.until(lambda: any("Nothing had been run yet" in text for text in said(screen)))
+        assert "press r" not in screen.text
+
+
+async def test_an_engine_that_was_stopped_on_purpose_is_not_said_to_be_silent(embedded, replay) -> None:
+    records = list(embedded.records)
+    last = next(record for record in reversed(records) if isinstance(record.what, Telemetry))
+    server = next(
+        record.what.job
+        for record in reversed(records)
+        if isinstance(record.what, JobChanged) and record.what.job.agent == "server"
+    )
+    silent = EngineSample(
+        job_id=server.job_id,
+        engine="sglang",
+        running_requests=None,
+        queued_requests=None,
+        prefill_tokens_per_s=None,
+        decode_tokens_per_s=None,
+        cache_usage=None,
+        acceptance_length=None,
+        is_answering=False,
+    )
+    sample = msgspec.structs.replace(last.what.sample, engines=[silent])
+    records[records.index(last)] = msgspec.structs.replace(last, what=Telemetry(sample=sample))
+    async with replay(embedded._replace(records=records), at=512.0) as (screen, _):
+        await screen.until_shown("✓ promote", "engine  none is running")
 
 
 async def test_logs_verdict_and_curves_are_those_of_the_recording(embedded, replay) -> None:

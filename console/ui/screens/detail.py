@@ -5,19 +5,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.markup import escape
-from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from console.state.host import HostState
+from console.ui.screens.own_keys import OwnKeysScreen
 from console.ui.views.diagnoses import diagnoses_view
 from console.ui.views.gpus import gpus_view
+from console.ui.widgets.key_line import KeyLine
 from console.ui.widgets.palette import Palette
 
 
-class DetailScreen(Screen[None]):
+class DetailScreen(OwnKeysScreen):
     """A text that scrolls; Escape goes back."""
 
     BINDINGS = [Binding("escape", "app.pop_screen", "Back")]
+    APP_KEYS = OwnKeysScreen.APP_KEYS | {"diagnoses", "gpus"}
     TITLE_TEXT = ""
 
     def compose(self) -> ComposeResult:
@@ -25,7 +27,7 @@ class DetailScreen(Screen[None]):
         with VerticalScroll(classes="detail") as scroll:
             scroll.border_title = escape(self.TITLE_TEXT)
             yield Static(id="detail-text")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """The arrow keys scroll."""

@@ -2,11 +2,12 @@
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from console.state.host import HostState
 from console.ui.keymap import LOG_ACTIONS, bindings
 from console.ui.screens.own_keys import OwnKeysScreen
+from console.ui.widgets.key_line import KeyLine
 from console.ui.widgets.log_pane import LogPane
 
 
@@ -75,7 +76,7 @@ class LogScreen(OwnKeysScreen):
         yield WholeLog(id="full-log")
         yield FindLine()
         yield Static(id="log-place", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """The keys are the log's."""

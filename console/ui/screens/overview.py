@@ -2,7 +2,6 @@
 
 from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from console.state.alerts import alerts
 from console.state.host import HostState
@@ -12,6 +11,7 @@ from console.ui.widgets.charts import Charts
 from console.ui.widgets.devices import Devices
 from console.ui.widgets.host_lines import HostLines
 from console.ui.widgets.jobs_table import JobsTable
+from console.ui.widgets.key_line import KeyLine
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.widgets.stage_strip import StageStrip
@@ -45,7 +45,7 @@ class Overview(Screen[None]):
         yield JobsTable(id="jobs")
         yield LogPane(id="log")
         yield AlertLine(id="alerts")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """The jobs have the keyboard."""
@@ -66,7 +66,7 @@ class Overview(Screen[None]):
         stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
         rows = self.size.height
         self.query_one(TopBar).show(state, now, host_now, found, palette, replay=replay)
-        self.query_one(StageStrip).show(state, host_now, palette)
+        self.query_one(StageStrip).show(state, host_now, palette, in_replay=bool(replay))
         self.query_one(Devices).show(state, palette, stale=stale)
         self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)
         self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)

@@ -108,7 +108,7 @@ def _cpu_rows(sample: TelemetrySample, state: HostState, palette: Palette, width
     hidden = len(sample.host.cpu_utilization) - len(loads)
     more = f"; {hidden} more cores are not shown" if hidden > 0 else ""
     detail = one_line(sample.gpu_detail)
-    head = f"CPU    use             no GPU on this host: {detail}{more}"
+    head = f"CPU    use             no GPU here: {detail}{more}"
     rows: list[Row] = [[(head[: width - 1] + "…" if len(head) > width else head, palette.quiet)]]
     for index, load in enumerate(loads):
         row: Row = [(f"CPU {index:<3}", palette.foreground), *_bar(load, palette), ("   ", palette.quiet)]

@@ -1,5 +1,6 @@
 """Disks with their runway, memory, and the running engine."""
 
+import msgspec
 from rich.text import Text
 from textual.widgets import Static
 
@@ -8,6 +9,7 @@ from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
 from console.ui.widgets.palette import Palette
+from remote.protocol.jobs import is_over
 from remote.protocol.telemetry import EngineSample, HostSample, JobSample, MountSample, TelemetrySample
 
 _BAR_WIDTH = 8
@@ -29,10 +31,20 @@ class HostLines(Static):
             self.update(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
             return
         lines = host_lines(
-            sample, palette, low=low, roomy=self.size.width >= _ROOMY, narrow=self.size.width < _WIDE_FROM
+            without_ended_engines(sample, state),
+            palette,
+            low=low,
+            roomy=self.size.width >= _ROOMY,
+            narrow=self.size.width < _WIDE_FROM,
         )
         text = Text("\n").join(lines)
         self.update(Text(text.plain, style=palette.quiet) if stale else text)
+
+
+def without_ended_engines(sample: TelemetrySample, state: HostState) -> TelemetrySample:
+    """The reading without engines whose job has ended since it was taken: they are not to answer any more."""
+    ended = {job_id for job_id, job in state.jobs.items() if is_over(job.state)}
+    return msgspec.structs.replace(sample, engines=[each for each in sample.engines if each.job_id not in ended])
 
 
 def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool, narrow: bool) -> list[Text]:

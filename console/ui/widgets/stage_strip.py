@@ -21,11 +21,11 @@ _ROOMY = 140
 class StageStrip(Static):
     """Two lines: the strip, and the running or failed stage in detail."""
 
-    def show(self, state: HostState, host_now: float, palette: Palette) -> None:
-        """Render the newest run."""
+    def show(self, state: HostState, host_now: float, palette: Palette, *, in_replay: bool) -> None:
+        """Render the newest run; while there is none, what starts one, which nothing does in a replay."""
         run = state.newest_run()
         if run is None:
-            self.update(Text(_no_run(state), style=palette.quiet))
+            self.update(Text(_no_run(state, in_replay=in_replay), style=palette.quiet))
             return
         stages = state.stages_of(run.job_id)
         wide = self.size.width >= _WIDE
@@ -40,7 +40,9 @@ class StageStrip(Static):
         self.update(text)
 
 
-def _no_run(state: HostState) -> str:
+def _no_run(state: HostState, *, in_replay: bool) -> str:
+    if in_replay:
+        return "nothing had been run yet at this moment of the recording"
     if not state.jobs_known:
         return "asking the host for its jobs"
     if state.name == RESERVED:
