@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from console.state.device_health import health_words
 from console.state.diagnoses import diagnosis_summary
-from console.state.forecast import need_words, pace_words, runway_s
+from console.state.forecast import fullness, need_words, pace_words, runway_s
 from console.state.moments import format_moment
 from console.state.sanitize import one_line
 from console.state.units import (
@@ -110,7 +110,7 @@ def _mount_row(mount: MountSample, jobs: list[JobSample]) -> Row:
     runway = runway_s(mount)
     return (
         one_line(mount.path),
-        _of(format_bytes(mount.used_bytes), format_bytes(mount.total_bytes)),
+        f"{format_percent(fullness(mount))}, {_of(format_bytes(mount.used_bytes), format_bytes(mount.total_bytes))}",
         f"{format_bytes(mount.free_bytes)}{inodes}",
         format_byte_rate(mount.fill_rate_bytes_per_s),
         (UNKNOWN if runway is None else f"full in {format_duration(runway)}") + need_words(mount, jobs),
@@ -167,7 +167,9 @@ def diagnosis_lines(diagnosis: Diagnosis, host_now: float) -> list[str]:
 def topology_lines(topology: GpuTopology) -> list[str]:
     """Driver, events, and a row for each pair of devices."""
     lines = [
-        f"driver   {one_line(topology.driver_version)}, CUDA {one_line(topology.cuda_version)}",
+        f"driver   {one_line(topology.driver_version)}, CUDA {one_line(topology.cuda_version)}"
+        if topology.driver_version
+        else "driver   none that answers",
         f"events   from {one_line(topology.events_from)}",
     ]
     if not topology.paths:
@@ -192,10 +194,7 @@ def history_line(sample: TelemetrySample) -> str:
     loads = host.cpu_utilization
     parts.append(f"cpu {format_percent(sum(loads) / len(loads) if loads else None)}")
     parts.append(f"memory {format_percent(host.memory_used_bytes / max(1, host.memory_total_bytes))}")
-    parts += [
-        f"disk {one_line(each.path)} {format_percent(each.used_bytes / max(1, each.total_bytes))}"
-        for each in sample.mounts[:2]
-    ]
+    parts += [f"disk {one_line(each.path)} {format_percent(fullness(each))}" for each in sample.mounts[:2]]
     for engine in sample.engines:
         decode, prefill = engine.decode_tokens_per_s, engine.prefill_tokens_per_s
         parts.append(f"prefill {format_rate(prefill, 'tok')} decode {format_rate(decode, 'tok')}")

@@ -16,6 +16,7 @@ from remote.protocol.jobs import Job
 from remote.protocol.requests import JobList
 
 _GZIP = b"\x1f\x8b"
+_LONGEST_S = 10 * 366 * 86_400.0
 _decoder = msgspec.json.Decoder(Recorded)
 
 
@@ -87,6 +88,11 @@ def open_recording(path: Path) -> Recording:
                 f"{path}, line {number} is no record of a session: {error}",
                 hint="`roost record FILE` makes recordings",
             ) from error
+        if abs(record.at) > _LONGEST_S:
+            raise UsageError(
+                f"{path}, line {number} is of no time of a recording: {record.at:g} s after its beginning",
+                hint="`roost record FILE` makes recordings",
+            )
         if number == 1:
             _require_known_format(record, path)
         records.append(record)

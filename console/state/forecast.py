@@ -7,6 +7,15 @@ from remote.protocol.telemetry import JobSample, MountSample
 _NEGLIGIBLE_BYTES_PER_S = 1024.0
 
 
+def fullness(mount: MountSample) -> float | None:
+    """How full a disk is as `df` has it: what is used, of that and of what an ordinary user may still write; None for no disk.
+
+    Blocks that are kept for root count as neither.
+    """
+    whole = mount.used_bytes + mount.free_bytes
+    return mount.used_bytes / whole if whole > 0 else None
+
+
 def runway_s(mount: MountSample) -> float | None:
     """Seconds until the disk is full at its present rate; None when it does not fill or the rate is not known."""
     rate = mount.fill_rate_bytes_per_s
@@ -22,24 +31,24 @@ def seconds_needed(mount: MountSample, jobs: list[JobSample]) -> float | None:
 
 
 def need_words(mount: MountSample, jobs: list[JobSample]) -> str:
-    """What is still to come on a disk: ", the run has 720 GiB to write, its extraction 2:51 h to go"; empty where unknown.
+    """What is still to come on a disk: ", the run still writes 720 GiB, its extraction for 2:51 h"; empty where unknown.
 
-    A run says what all its stages will write; how long they take only the job at work knows, of itself.
+    A run says what all its stages will write; how long that takes only the job at work knows, of itself.
     """
     here = [job for job in jobs if job.writes_to == mount.path]
     saying = {job.job_id: job for job in here if job.bytes_left is not None}
-    asking = [job for job in saying.values() if job.run_id not in saying]
+    asking = [job for job in saying.values() if job.run_id not in saying and job.bytes_left]
+    timed = [job for job in here if job.seconds_left is not None]
+    longest = max(timed, key=lambda job: job.seconds_left or 0.0, default=None)
+    duration = "" if longest is None else f"for {format_duration(longest.seconds_left or 0.0)}"
+    if not asking:
+        return "" if longest is None else f", {_subject(longest)} still writes {duration}"
     names = " and ".join(_subject(job) for job in asking)
     size = format_bytes(sum(job.bytes_left or 0 for job in asking))
-    words = f", {names} {'has' if len(asking) == 1 else 'have'} {size} to write" if asking else ""
-    timed = [job for job in here if job.seconds_left is not None]
-    if not timed:
-        return words
-    longest = max(timed, key=lambda job: job.seconds_left or 0.0)
-    duration = format_duration(longest.seconds_left or 0.0)
-    if asking == [longest]:
-        return f"{words} and {duration} to go"
-    return f"{words}, {f'its {one_line(longest.agent)}' if longest.run_id in saying else _subject(longest)} has {duration} to go"
+    words = f", {names} still write{'s' if len(asking) == 1 else ''} {size}"
+    if longest is None or asking == [longest]:
+        return f"{words} {duration}".rstrip()
+    return f"{words}, {f'its {one_line(longest.agent)}' if longest.run_id in saying else _subject(longest)} {duration}"
 
 
 def _subject(job: JobSample) -> str:

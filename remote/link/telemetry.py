@@ -97,11 +97,15 @@ class TelemetrySource:
         return TelemetryHistory(samples=samples, next_since=following, oldest_at=oldest_sample_at(directory))
 
     def topology(self) -> GpuTopology:
-        """How the devices are connected; raises NotFound where there are none."""
-        self.read()
+        """How the devices are connected; of a host without devices that nothing is, and why. Raises NotFound before it is known."""
+        sample = self.read()
+        if not sample.gpus:
+            return GpuTopology(
+                driver_version="", cuda_version="", paths=[], events_from=f"nowhere: {sample.gpu_detail}"
+            )
         topology = self._live.topology()
         if topology is None:
-            raise NotFound("this host has no GPUs whose connections could be told")
+            raise NotFound("the devices have not told yet how they are connected", hint="Ask again in a moment.")
         return topology
 
     def _see_to_recorder(self) -> None:

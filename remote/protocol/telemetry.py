@@ -106,7 +106,10 @@ class GpuPath(Message, frozen=True, kw_only=True):
 
 
 class GpuTopology(Message, frozen=True, kw_only=True):
-    """What does not change while the driver is loaded; `events_from` says which hardware events can be seen here."""
+    """What does not change while the driver is loaded; `events_from` says which hardware events can be seen here.
+
+    Without a driver that answers its version is empty.
+    """
 
     driver_version: str
     cuda_version: str

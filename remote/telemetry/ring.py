@@ -202,10 +202,20 @@ def _read_layer(directory: Path, since: float, until: float) -> Iterator[Telemet
 def _lines(path: Path) -> list[bytes]:
     """The whole lines of a segment; one that is rotated away meanwhile has been read before or is read in its new place."""
     try:
-        data = gzip.decompress(path.read_bytes()) if path.name.endswith(_SUFFIX) else path.read_bytes()
-    except (OSError, EOFError, zlib.error):
+        data = path.read_bytes()
+    except OSError:
         return []
+    if path.name.endswith(_SUFFIX):
+        data = _readable_part(data)
     return data.split(b"\n")[:-1]
+
+
+def _readable_part(data: bytes) -> bytes:
+    """All of a compressed segment, or what there is of one that is cut off; nothing of a damaged one, whose figures may be wrong."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data)
+    except zlib.error:
+        return b""
 
 
 def closed_segments(directory: Path) -> list[Segment]:

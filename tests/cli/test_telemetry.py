@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from protocol_samples import DIAGNOSIS, ENGINE_SAMPLE, GPU_EVENT, GPU_SAMPLE, TELEMETRY_SAMPLE
 
 from console.cli.prometheus import exposition
-from console.cli.telemetry_text import history_line, telemetry_lines
+from console.cli.telemetry_text import history_line, telemetry_lines, topology_lines
 from console.state.forecast import need_words
 from console.state.moments import format_moment
-from remote.protocol.telemetry import ReadHistory
+from remote.protocol.telemetry import GpuTopology, ReadHistory
 
 
 def document(result) -> dict:
@@ -127,6 +127,15 @@ def test_the_topology_is_a_row_a_pair(played_host, roost) -> None:
     assert document(roost("telemetry", "--topology", "--json"))["topology"]["paths"][0]["ancestor"] == "host bridge"
 
 
+def test_without_devices_it_is_said_that_there_is_no_driver() -> None:
+    none = GpuTopology(driver_version="", cuda_version="", paths=[], events_from="nowhere: no driver is installed")
+    assert topology_lines(none) == [
+        "driver   none that answers",
+        "events   from nowhere: no driver is installed",
+        "paths    no two devices",
+    ]
+
+
 def figures(text: str) -> dict[str, list]:
     return {family.name: family.samples for family in text_string_to_metric_families(text)}
 
@@ -215,9 +224,9 @@ def test_a_disk_says_what_its_writers_still_need() -> None:
     (mount,), (job,) = TELEMETRY_SAMPLE.mounts, TELEMETRY_SAMPLE.jobs
     assert need_words(mount, [job]) == ""
     writer = msgspec.structs.replace(job, writes_to=mount.path)
-    assert need_words(mount, [writer]) == ", the training has 1.0 TiB to write and 2:51 h to go"
+    assert need_words(mount, [writer]) == ", the training still writes 1.0 TiB for 2:51 h"
     unsure = msgspec.structs.replace(writer, seconds_left=None)
-    assert need_words(mount, [unsure]) == ", the training has 1.0 TiB to write"
+    assert need_words(mount, [unsure]) == ", the training still writes 1.0 TiB"
 
 
 def test_a_run_says_what_all_its_stages_still_write() -> None:
@@ -226,4 +235,20 @@ def test_a_run_says_what_all_its_stages_still_write() -> None:
         job, job_id="run-a", agent="run", run_id=None, writes_to=mount.path, bytes_left=3 << 40, seconds_left=None
     )
     writer = msgspec.structs.replace(job, run_id="run-a", writes_to=mount.path)
-    assert need_words(mount, [run, writer]) == ", the run has 3.0 TiB to write, its training has 2:51 h to go"
+    assert need_words(mount, [run, writer]) == ", the run still writes 3.0 TiB, its training for 2:51 h"
+    assert (
+        need_words(mount, [msgspec.structs.replace(writer, bytes_left=None)])
+        == ", the training still writes for 2:51 h"
+    )
+    over = msgspec.structs.replace(run, bytes_left=0)
+    assert need_words(mount, [over]) == ""
+
+
+def test_a_disk_is_as_full_as_df_says() -> None:
+    """Blocks that are kept for root are neither used nor to be had."""
+    (mount,) = TELEMETRY_SAMPLE.mounts
+    tight = msgspec.structs.replace(mount, used_bytes=35 << 30, free_bytes=65 << 30, total_bytes=252 << 30)
+    text = "\n".join(telemetry_lines(sample_at(NOW, mounts=[tight]), NOW))
+    assert "35%, 35.0 GiB of 252 GiB" in text
+    assert "65.0 GiB" in text
+    assert "disk / 35%" in history_line(sample_at(NOW, mounts=[tight]))

@@ -56,6 +56,18 @@ def test_every_line_is_there_before_the_file_is_closed(tmp_path) -> None:
     assert recording.torn
 
 
+@pytest.mark.parametrize("at", [1e300, -1e300, 4e8])
+def test_a_moment_that_no_recording_has_is_refused(tmp_path, at) -> None:
+    lines = [
+        Recorded(at=0.0, what=RecordingStarted(host="lab", began_at=1000.0)),
+        Recorded(at=at, what=Heartbeat(at=1.0)),
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    with pytest.raises(UsageError, match="line 2 is of no time of a recording"):
+        open_recording(path)
+
+
 @given(st.data())
 def test_a_recording_of_a_killed_recorder_has_every_whole_line(tmp_path_factory, data) -> None:
     directory = tmp_path_factory.mktemp("torn")

@@ -89,6 +89,22 @@ def test_a_damaged_byte_anywhere_in_a_segment_hides_nothing_else(tmp_path):
         assert read_times(tmp_path)[-1] == T0 + 49, place
 
 
+def test_a_segment_that_is_cut_off_keeps_what_was_before(tmp_path):
+    finest = SMALL[:1]
+    written(tmp_path, [T0 + second for second in range(50)], finest)
+    first, *_ = closed_segments(tmp_path / "1s")
+    before, whole = read_times(tmp_path, plans=finest), first.path.read_bytes()
+    inside = [at for at in before if at <= first.last]
+    kept = []
+    for length in range(len(whole)):
+        first.path.write_bytes(whole[:length])
+        found = read_times(tmp_path, plans=finest)
+        kept.append(len([at for at in found if at <= first.last]))
+        assert found == inside[: kept[-1]] + before[len(inside) :], length
+    assert kept[0] == 0
+    assert max(kept) == len(inside)
+
+
 @pytest.mark.parametrize("garbage", [b"\0" * 64 + b"\n", b"[]\n", b"\xff\r\n"])
 @pytest.mark.parametrize("at_the_end", [False, True])
 def test_what_a_power_failure_leaves_in_the_segment_in_use_hides_nothing_else(tmp_path, garbage, at_the_end):

@@ -28,7 +28,7 @@ async def test_a_training_shows_host_stages_cores_disk_jobs_log(embedded_run, sh
         assert "sample" in screen.lines[0]
         assert "56%" in screen.lines[2]
         assert "left" in screen.lines[2]
-        assert "of 252 GiB" in screen.text
+        assert "GiB free" in screen.text
         assert "▶ running" in screen.text
         assert "no alerts" in screen.lines[-2]
         assert "q Quit" in screen.lines[-1]

@@ -4,7 +4,7 @@ import msgspec
 from rich.text import Text
 from textual.widgets import Static
 
-from console.state.forecast import need_words, runway_s, seconds_needed
+from console.state.forecast import fullness, need_words, runway_s, seconds_needed
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
@@ -52,7 +52,9 @@ def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: b
     mounts = sorted(sample.mounts, key=_pressure)
     shown = mounts[: 1 if low else _MOST_MOUNTS]
     short = {each.subject for each in sample.diagnoses if each.code == "runway_short"}
-    lines = [_mount(mount, sample.jobs, palette, short=mount.path in short, narrow=narrow) for mount in shown]
+    lines = [
+        _mount(mount, sample.jobs, palette, short=mount.path in short, roomy=roomy, narrow=narrow) for mount in shown
+    ]
     lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low, roomy=roomy))
     if sample.engines:
         lines += [_engine(engine, palette) for engine in sample.engines]
@@ -66,21 +68,20 @@ def _pressure(mount: MountSample) -> tuple[float, float]:
     return (runway if runway is not None else float("inf"), mount.free_bytes / max(1, mount.total_bytes))
 
 
-def _used(mount: MountSample) -> float:
-    return mount.used_bytes / mount.total_bytes if mount.total_bytes else 0.0
-
-
-def _mount(mount: MountSample, jobs: list[JobSample], palette: Palette, *, short: bool, narrow: bool) -> Text:
+def _mount(
+    mount: MountSample, jobs: list[JobSample], palette: Palette, *, short: bool, roomy: bool, narrow: bool
+) -> Text:
     """`short` is what the host says of its runway. Where there is little room, what is still needed takes the place of the rate."""
-    fraction = _used(mount)
+    fraction = fullness(mount) or 0.0
     filled = round(fraction * _BAR_WIDTH)
     text = Text("disk    ", style=palette.quiet)
     text.append(f"{one_line(mount.path)} ", style=palette.foreground)
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
-    text.append(f" {format_bytes(mount.used_bytes)} of {format_bytes(mount.total_bytes)}", style=palette.foreground)
+    share = "" if narrow else f" {format_percent(fraction)} of {format_bytes(mount.total_bytes)} used,"
+    text.append(f"{share} {format_bytes(mount.free_bytes)} free", style=palette.foreground)
     runway, need = runway_s(mount), seconds_needed(mount, jobs)
-    if not narrow or need is None:
+    if roomy or need is None:
         text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
     if runway is not None and (short or runway < _WORTH_TELLING_S or need is not None):
         words = f"  FULL in {format_duration(runway)}" if short else f"  full in {format_duration(runway)}"
@@ -107,7 +108,7 @@ def _memory(host: HostSample, other_mounts: list[MountSample], palette: Palette,
         text.append(f"  shm {format_percent(host.shm_used_bytes / host.shm_total_bytes)}", style=palette.quiet)
     text.append(f"  load {host.load_1m:.1f}", style=palette.quiet)
     for mount in other_mounts[:2]:
-        text.append(f"  {one_line(mount.path)} {format_percent(_used(mount))} full", style=palette.quiet)
+        text.append(f"  {one_line(mount.path)} {format_percent(fullness(mount))} full", style=palette.quiet)
     if not low:
         reads, writes = format_bytes(host.disk_read_bytes_per_s), format_bytes(host.disk_write_bytes_per_s)
         text.append(f"  disk reads {reads}/s, writes {writes}/s", style=palette.quiet)
