@@ -8,7 +8,11 @@ from contextlib import contextmanager
 
 SGLANG_STREAM = [
     {"text": "A", "output_ids": [5], "meta_info": {"spec_verify_ct": 0}},
-    {"text": "A b c", "output_ids": [5, 6, 7], "meta_info": {"spec_verify_ct": 1}},
+    {
+        "text": "A b c",
+        "output_ids": [5, 6, 7],
+        "meta_info": {"spec_verify_ct": 1, "spec_correct_drafts_histogram": [0, 1, 0]},
+    },
 ]
 VLLM_STREAM = [
     {"choices": [{"text": "A", "prompt_token_ids": [1, 2], "token_ids": [5]}]},
@@ -16,7 +20,7 @@ VLLM_STREAM = [
     {
         "choices": [],
         "usage": {"completion_tokens": 3},
-        "metrics": {"speculative_decoding": {"num_spec_steps": 1, "num_accepted_draft_tokens": 1}},
+        "metrics": {"speculative_decoding": {"num_spec_steps": 1, "acceptance_histogram": [0, 1, 0]}},
     },
 ]
 VLLM_LIKELIEST = {"choices": [{"logprobs": {"top_logprobs": [{"x": -4.5, "y": -3.25}]}}]}

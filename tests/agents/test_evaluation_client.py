@@ -27,6 +27,7 @@ def client(server: Server, request: pytest.FixtureRequest) -> Iterator[EngineCli
 def test_an_answer_is_the_same_from_either_engine(client: EngineClient):
     completion = client.complete([1, 2], 3)
     assert (completion.output_ids, completion.text, completion.verify_calls) == ([5, 6, 7], "A b c", 1)
+    assert completion.accepted_drafts == [0, 1, 0]
     assert 0 < completion.time_to_first_token_s <= completion.end_to_end_s
 
 

@@ -50,7 +50,10 @@ def test_the_drafter_is_measured_on_vllm_and_changes_no_text(finished_run) -> No
 
 
 def test_what_sglang_captured_teaches_a_drafter_that_vllm_accepts(finished_run) -> None:
-    assert finished_run["verdict"]["acceptance_length"] > 1.2
+    verdict = finished_run["verdict"]
+    assert verdict["acceptance_length"] > 1.2
+    first, second = verdict["position_acceptance"]
+    assert 0 < second <= first <= 1
 
 
 def test_each_engine_did_its_part(finished_run, roost) -> None:

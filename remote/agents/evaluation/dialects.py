@@ -87,13 +87,11 @@ def _read_vllm(events: Sequence[dict[str, Any]]) -> Answer:
     """Every event has the tokens since the one before it; the last one has the figures of the request and no choice."""
     choices = [event["choices"][0] for event in events if event["choices"]]
     ids = [token for choice in choices for token in choice["token_ids"] or ()]
+    text = "".join(choice["text"] for choice in choices)
     speculative = (events[-1].get("metrics") or {}).get("speculative_decoding")
-    return Answer(
-        ids,
-        "".join(choice["text"] for choice in choices),
-        None if speculative is None else speculative["num_spec_steps"],
-        [],
-    )
+    if speculative is None:
+        return Answer(ids, text, None, [])
+    return Answer(ids, text, speculative["num_spec_steps"], speculative.get("acceptance_histogram") or [])
 
 
 def _vllm_likeliest(input_ids: list[int]) -> Request:
