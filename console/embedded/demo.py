@@ -19,7 +19,7 @@ from console.link.client import HostLink
 from remote.protocol.ids import new_job_id, new_op_id
 from remote.protocol.jobs import Job, Stopping, is_over
 from remote.protocol.requests import JobList, ListJobs, StartJob, StopJob
-from remote.protocol.specs import RehearsalSpec
+from remote.protocol.specs import ExerciseSpec
 
 PREFIX = "demo-"
 """What the name of such a host begins with; the scenario follows."""
@@ -60,16 +60,16 @@ async def ensure_running(scenario: str, *, anew: bool = False) -> HostConfig:
         return await lifecycle.ensure_running(home)
     if (tell := report.get()) is not None:
         tell(f"{home.name} begins: {nvml_standin.scenarios()[scenario]} (simulated)")
-    rehearsal = _rehearsal(text)
-    if rehearsal is None:
+    exercise = _exercise(text)
+    if exercise is None:
         _play(home, text)
         return await lifecycle.ensure_running(home)
     # Devices are given to a job while nothing is on them; the scenario begins with the job at work.
     _play(home, nvml_standin.scenario_text("healthy"))
     host = await lifecycle.ensure_running(home)
     async with HostLink(host, actor=ACTOR) as link:
-        await _end_jobs(link, ("rehearsal",))
-        await link.call(StartJob(job_id=new_job_id("rehearsal"), spec=rehearsal, op_id=new_op_id()), timeout_s=60.0)
+        await _end_jobs(link, ("exercise",))
+        await link.call(StartJob(job_id=new_job_id("exercise"), spec=exercise, op_id=new_op_id()), timeout_s=60.0)
     _play(home, text)
     return host
 
@@ -88,15 +88,15 @@ async def stop_all() -> list[str]:
     return stopped
 
 
-def _rehearsal(text: str) -> RehearsalSpec | None:
+def _exercise(text: str) -> ExerciseSpec | None:
     """The job of a scenario: on all devices, and within its hour for the rules to see a pace."""
     match nvml_standin.scenario_job(text):
         case None:
             return None
         case "steps":
-            return RehearsalSpec(gpus=_DEVICES, steps=_STEPS, step_s=1.0)
+            return ExerciseSpec(gpus=_DEVICES, steps=_STEPS, step_s=1.0)
         case "stands":
-            return RehearsalSpec(gpus=_DEVICES, steps=_STEPS, step_s=1.0, stands_after=_STANDS_AFTER)
+            return ExerciseSpec(gpus=_DEVICES, steps=_STEPS, step_s=1.0, stands_after=_STANDS_AFTER)
 
 
 def _has_unfinished_jobs(jobs: Path) -> bool:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from remote.errors import UsageError
 from remote.protocol.run import EngineConfig
-from remote.protocol.specs import RehearsalSpec, ServerSpec, Spec, TrainingSpec
+from remote.protocol.specs import ExerciseSpec, ServerSpec, Spec, TrainingSpec
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
@@ -29,7 +29,7 @@ def gpu_demand(spec: Spec) -> GpuDemand:
             return _engine_demand(engine)
         case TrainingSpec(training=training) if training.device == "cuda":
             return GpuDemand(1)
-        case RehearsalSpec(gpus=gpus):
+        case ExerciseSpec(gpus=gpus):
             return GpuDemand(gpus)
         case _:
             return GpuDemand()

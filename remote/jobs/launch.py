@@ -7,11 +7,11 @@ from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.specs import (
     BenchmarkSpec,
     EvaluationSpec,
+    ExerciseSpec,
     ExtractionSpec,
     MappingCopySpec,
     PurgeSpec,
     RecorderSpec,
-    RehearsalSpec,
     RunSpec,
     ServerSpec,
     Spec,
@@ -43,7 +43,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     BenchmarkSpec: ("benchmark", "remote.agents.evaluation.worker", 30.0),
     PurgeSpec: ("reclaim", "remote.agents.reclaim.worker", 30.0),
     RecorderSpec: ("recorder", "remote.recorder.worker", 30.0),
-    RehearsalSpec: ("rehearsal", "remote.agents.rehearsal.worker", 30.0),
+    ExerciseSpec: ("exercise", "remote.agents.exercise.worker", 30.0),
     RunSpec: ("run", "remote.pipeline.runner", 60.0),
     TuningSpec: ("tuning", "remote.pipeline.tuner", 60.0),
 }

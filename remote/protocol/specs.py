@@ -132,7 +132,7 @@ class RecorderSpec(Message, frozen=True, kw_only=True):
     idle_exit_s: float = 120.0
 
 
-class RehearsalSpec(Message, frozen=True, kw_only=True):
+class ExerciseSpec(Message, frozen=True, kw_only=True):
     """Hold `gpus` devices that a stand-in plays, and train a small model on the CPU meanwhile, a step every `step_s`.
 
     After `stands_after` steps nothing comes of it any more, as when a rank waits for a peer that is elsewhere; None is never.
@@ -166,7 +166,7 @@ Spec = (
     | PurgeSpec
     | BenchmarkSpec
     | RecorderSpec
-    | RehearsalSpec
+    | ExerciseSpec
     | RunSpec
     | TuningSpec
 )

@@ -63,14 +63,14 @@ async def until(condition: Callable[[], Awaitable[object]], timeout_s: float = 1
     return found
 
 
-async def rehearsals(session: operations.Session) -> list[Job]:
-    return [job for job in await operations.list_jobs(session) if job.agent == "rehearsal"]
+async def exercises(session: operations.Session) -> list[Job]:
+    return [job for job in await operations.list_jobs(session) if job.agent == "exercise"]
 
 
 async def test_a_scenario_of_devices_at_work_has_a_job_that_holds_them(installed: Path, with_compiler: None) -> None:
     await operations_demo.start_demo("training")
     async with operations.open_host("demo-training", actor="ann") as session:
-        (job,) = await rehearsals(session)
+        (job,) = await exercises(session)
         assert isinstance(job.state, Running)
         assert job.gpus == list(range(8))
 
@@ -82,7 +82,7 @@ async def test_a_scenario_of_devices_at_work_has_a_job_that_holds_them(installed
 
         await until(is_playing)
         await operations_demo.start_demo("training")
-        again, before = await rehearsals(session)
+        again, before = await exercises(session)
         assert isinstance(again.state, Running)
         assert is_over(before.state)
 
@@ -92,7 +92,7 @@ async def test_a_played_hosts_devices_are_no_others(installed: Path, with_compil
         await operations_demo.start_demo(scenario)
     for scenario in ("training", "one_idle"):
         async with operations.open_host(f"demo-{scenario}", actor="ann") as session:
-            assert [job.gpus for job in await rehearsals(session)] == [list(range(8))]
+            assert [job.gpus for job in await exercises(session)] == [list(range(8))]
         assert len(list((installed / f"demo/{scenario}/devices").glob("gpu*.lock"))) == 8
 
 
@@ -103,7 +103,7 @@ async def test_stopping_leaves_nothing_at_work(installed: Path, with_compiler: N
     stopped = await asyncio.to_thread(CliRunner().invoke, app, ["embedded", "stop", "--json"])
     assert json.loads(stopped.stdout)["embedded"] == {"stopped": False, "demo_hosts": ["demo-training"]}
     root = installed / "demo/training/root"
-    assert {found.name.split("-")[0] for found in (root / "jobs").iterdir()} == {"recorder", "rehearsal"}
+    assert {found.name.split("-")[0] for found in (root / "jobs").iterdir()} == {"recorder", "exercise"}
     assert all((job / "exit.json").exists() for job in (root / "jobs").iterdir())
     assert not await lifecycle.is_running(demo.demo_home("training"))
     assert await operations_demo.stop_demos() == []
@@ -120,7 +120,7 @@ async def test_the_trouble_of_a_scenario_is_told_of_its_job(installed: Path, wit
 
             found = await until(told, 180.0)
             assert [one.code for one in found] == [code], found
-            (job,) = await rehearsals(session)
+            (job,) = await exercises(session)
             assert found[0].job_id == job.job_id
         await operations_demo.stop_demos()
 

@@ -142,7 +142,7 @@ SPECS = [
     specs.TuningSpec(run=RUN),
     PURGE,
     specs.RecorderSpec(idle_exit_s=900.0),
-    specs.RehearsalSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
+    specs.ExerciseSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
 ]
 
 STAGE_STATES = [

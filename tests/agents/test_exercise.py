@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from remote.agents.rehearsal import worker
-from remote.agents.rehearsal.bigrams import Bigrams
-from remote.protocol.specs import RehearsalSpec
+from remote.agents.exercise import worker
+from remote.agents.exercise.bigrams import Bigrams
+from remote.protocol.specs import ExerciseSpec
 
 
 def test_it_learns_what_follows_what():
@@ -23,9 +23,9 @@ def test_it_learns_what_follows_what():
 
 
 def test_it_is_refused_where_the_devices_are_real(tmp_path):
-    directory = tmp_path / "jobs/rehearsal"
+    directory = tmp_path / "jobs/exercise"
     directory.mkdir(parents=True)
-    (directory / "spec.json").write_bytes(msgspec.json.encode(RehearsalSpec(gpus=8, steps=1, step_s=0.0)))
+    (directory / "spec.json").write_bytes(msgspec.json.encode(ExerciseSpec(gpus=8, steps=1, step_s=0.0)))
     environment = {key: value for key, value in os.environ.items() if key != "NVML_STANDIN_SCENARIO"}
     done = subprocess.run(
         [sys.executable, "-m", worker.__name__],

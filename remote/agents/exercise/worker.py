@@ -1,27 +1,27 @@
-"""The rehearsal's work: what a demo host has to do on devices that are only played. It trains a small model on the CPU."""
+"""The exercise's work: what a demo host has to do on devices that are only played. It trains a small model on the CPU."""
 
 import os
 import random
 import time
 from pathlib import Path
 
+from remote.agents.exercise.bigrams import Bigrams
 from remote.agents.harness import JobContext, main
-from remote.agents.rehearsal.bigrams import Bigrams
 from remote.errors import Precondition
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Note, StepLogged
-from remote.protocol.specs import RehearsalSpec
+from remote.protocol.specs import ExerciseSpec
 
 _BATCH = 64
 _LEARNING_RATE = 8.0
 _PLAYED = "NVML_STANDIN_SCENARIO"
 
 
-def work(spec: RehearsalSpec, job: JobContext) -> JobResult:
+def work(spec: ExerciseSpec, job: JobContext) -> JobResult:
     """Take a step every `step_s`, to the end of the time even where it stands still; refused on real devices."""
     if _PLAYED not in os.environ:
         raise Precondition(
-            "a rehearsal holds devices that are played, and those of this host are real: they stay free",
+            "an exercise holds devices that are played, and those of this host are real: they stay free",
             hint="`roost demo --scenario training` makes a host for it",
         )
     model = Bigrams(Path(__file__).read_text(encoding="utf-8"))
@@ -54,4 +54,4 @@ def work(spec: RehearsalSpec, job: JobContext) -> JobResult:
 
 
 if __name__ == "__main__":
-    main(RehearsalSpec, work)
+    main(ExerciseSpec, work)
