@@ -176,5 +176,8 @@ class Actions(App[int]):
             self.notify(self.nothing_yet)
             return
         self.push_screen(
-            Notice(f"Verdict of {run.job_id}", verdict_text(await self._session.read_verdict(run.job_id), run.job_id))
+            Notice(
+                f"Verdict of {run.job_id}",
+                verdict_text(await self._session.read_verdict(run.job_id), run.job_id, self._state.name),
+            )
         )

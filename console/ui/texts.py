@@ -4,11 +4,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from console.config.hosts import RESERVED
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
 from console.ui.keymap import LOG_ACTIONS, Action, key_name
-from console.ui.words import VERDICT_GLYPHS
+from console.ui.words import VERDICT_GLYPHS, run_name_of
 from remote.protocol.reports import VerdictReport
 
 _MEANINGS = (
@@ -25,7 +26,7 @@ _MEANINGS = (
 )
 
 
-def verdict_text(verdict: VerdictReport, job_id: str) -> RenderableType:
+def verdict_text(verdict: VerdictReport, job_id: str, host: str) -> RenderableType:
     """Decision, both rates at each load, acceptance, outputs, reasons, what to look at and how to send it to somebody."""
     low, high = verdict.speedup_interval
     decision = Text(f"{VERDICT_GLYPHS[verdict.decision]} {verdict.decision}\n", style="bold")
@@ -66,7 +67,18 @@ def verdict_text(verdict: VerdictReport, job_id: str) -> RenderableType:
     ):
         if sentences:
             parts += [Text(f"\n{heading}", style="bold"), two_columns([("-", sentence) for sentence in sentences])]
-    parts.append(Text(f"\nAs a page with plots: roost verdict {sanitize(job_id)} --output DIR"))
+    on_host = "" if host == RESERVED else f" --host {host}"
+    drafter = f"runs/{run_name_of(job_id)}/drafter"
+    where = f"{drafter}, below the host's root"
+    if verdict.provenance is not None:
+        where = verdict.provenance.drafter
+        drafter = drafter if where.endswith(f"/{drafter}") else where
+    commands = [
+        ("the drafter is", where),
+        ("bring it here", f"roost pull {drafter} ./drafter{on_host}"),
+        ("a page to send", f"roost verdict {job_id} --output DIR{on_host}"),
+    ]
+    parts += [Text("\nWhat next", style="bold"), two_columns(commands)]
     return Group(*parts)
 
 

@@ -54,7 +54,12 @@ _BIRTH = re.compile(r"-\d{6}-\d{6}-[0-9a-f]{4}\Z")
 
 def run_name(run: Job) -> str:
     """The name that a run file gave, without what makes the job's id unique."""
-    return _BIRTH.sub("", run.job_id).removeprefix("run-")
+    return run_name_of(run.job_id)
+
+
+def run_name_of(job_id: str) -> str:
+    """As `run_name`, from the id of the run's job."""
+    return _BIRTH.sub("", job_id).removeprefix("run-")
 
 
 class Mark(NamedTuple):
@@ -132,8 +137,8 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
         case ArmAdvanced() as arm:
             rate = "" if arm.decode_tokens_per_s is None else f"{arm.decode_tokens_per_s:.1f} tok/s"
             return Pace(rate, f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts")
-        case ServerPhase(phase=phase, elapsed_s=elapsed):
-            return Pace("", f"{phase.replace('_', ' ')} ({format_duration(elapsed)})")
+        case ServerPhase(phase=phase):
+            return Pace("", phase.replace("_", " "))
         case ServerReady(startup_s=startup):
             return Pace("", f"ready after {format_duration(startup)}")
         case StageChanged(stage=stage, state=state):
@@ -158,6 +163,27 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
             return Pace("", f"{phase} begins")
         case Note(text=text):
             return Pace("", text)
+
+
+def outcome_of(job: Job) -> str:
+    """What came out of a finished job, in its own figures; empty where its last word says so already."""
+    summary = job.result.summary if job.result is not None else {}
+    match job.agent:
+        case "training":
+            loss, length = summary.get("loss"), summary.get("simulated_acceptance_length")
+            words = [f"{summary.get('steps')} steps"]
+            words += [f"loss {format_loss(loss)}"] if isinstance(loss, float) else []
+            words += [f"{length:.2f} tokens accepted on held-out text"] if isinstance(length, float) else []
+            return ", ".join(words) if "steps" in summary else ""
+        case "evaluation":
+            rate, length = summary.get("decode_tokens_per_s"), summary.get("acceptance_length")
+            if not isinstance(rate, float):
+                return ""
+            accepted = f", acceptance length {length:.2f}" if isinstance(length, float) else ""
+            arm = "with the drafter" if summary.get("arm") == "drafter" else "without the drafter"
+            return f"{arm} {rate:.1f} tok/s{accepted}, {summary.get('prompts')} prompts"
+        case _:
+            return ""
 
 
 def age_of(job: Job, host_now: float) -> str:

@@ -8,7 +8,7 @@ from remote.agents.room import Room
 from remote.errors import WorkFailed
 from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
-from remote.pipeline.judging import judge_run, read_judgement
+from remote.pipeline.judging import compare_arms, judge_run, read_judgement
 from remote.pipeline.plan import Found, decide
 from remote.pipeline.reporting import Reporter, RunningStage
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_foreign_checkpoint, mark_begun, set_aside
@@ -101,6 +101,7 @@ class Execution:
             stage.say("starts the server without the drafter")
             baseline = self._start_server("baseline-server", stages.evaluation_server(self._plan, "baseline"), stage)
             self._measure(stage, "baseline", baseline, share=(0.5, 1.0))
+            stage.say(compare_arms(self._plan))
 
     def _judge(self) -> VerdictReport:
         found = self._found.verdict

@@ -7,6 +7,7 @@ import msgspec
 
 from remote.errors import WorkFailed
 from remote.pipeline.evidence import read_evidence, read_provenance
+from remote.pipeline.speedup import judge_level
 from remote.pipeline.stages import Blueprint
 from remote.pipeline.verdict import VERDICT_NAME, judge, write_verdict
 from remote.protocol.reports import EvaluationReport, VerdictReport
@@ -16,11 +17,22 @@ _REPORT_NAME = "report.json"
 _T = TypeVar("_T")
 
 
+def compare_arms(blueprint: Blueprint) -> str:
+    """Both arms' rates at each load and the speed-up, in words; raises WorkFailed where a report cannot be read."""
+    baseline, drafter = _read_arms(blueprint)
+    served = {level.concurrency: level for level in drafter.levels}
+    levels = [judge_level(level, served[level.concurrency], minimum_speedup=1.0) for level in baseline.levels]
+    return "; ".join(
+        f"{'one' if level.concurrency == 1 else level.concurrency} at a time {level.baseline_tokens_per_s:.1f} tok/s "
+        f"without the drafter, {level.drafter_tokens_per_s:.1f} with it: {level.speedup:.2f}x"
+        for level in levels
+    )
+
+
 def judge_run(blueprint: Blueprint) -> VerdictReport:
     """Judge the reports of the run and write the verdict; raises WorkFailed where one cannot be read or written."""
     layout = blueprint.layout
-    baseline = _read(layout.baseline_report / _REPORT_NAME, EvaluationReport)
-    drafter = _read(layout.drafter_report / _REPORT_NAME, EvaluationReport)
+    baseline, drafter = _read_arms(blueprint)
     verdict = judge(
         baseline,
         drafter,
@@ -38,6 +50,13 @@ def judge_run(blueprint: Blueprint) -> VerdictReport:
 def read_judgement(blueprint: Blueprint) -> VerdictReport:
     """The verdict that was written before; raises WorkFailed where it cannot be read."""
     return _read(blueprint.layout.verdict / VERDICT_NAME, VerdictReport)
+
+
+def _read_arms(blueprint: Blueprint) -> tuple[EvaluationReport, EvaluationReport]:
+    """The baseline's report and the drafter's."""
+    layout = blueprint.layout
+    baseline = _read(layout.baseline_report / _REPORT_NAME, EvaluationReport)
+    return baseline, _read(layout.drafter_report / _REPORT_NAME, EvaluationReport)
 
 
 def _read(path: Path, what: type[_T]) -> _T:

@@ -134,8 +134,8 @@ class StageProgress:
 def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR0911 - one for each variant
     """How far the job is (0 to 1, None where it does not say) and what it does, in words."""
     match event:
-        case ServerPhase(phase=phase, elapsed_s=elapsed):
-            return None, f"{phase.replace('_', ' ')} ({elapsed:.0f} s)"
+        case ServerPhase(phase=phase):
+            return None, phase.replace("_", " ")
         case ServerReady(engine=engine, engine_version=version, startup_s=seconds):
             return None, f"{engine} {version} ready after {seconds:.0f} s"
         case ExtractionAdvanced() as step:

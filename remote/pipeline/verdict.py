@@ -130,12 +130,20 @@ def _decide(
     unsure = [level for level in counting if level.decision == "inconclusive"]
     if unsure:
         return "inconclusive", [
-            f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x, "
-            f"which is not surely above {asked}"
+            f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x "
+            f"({_how_sure(outputs)}), which is not all above {asked}"
             for level in unsure
         ]
-    faster = [f"{_with(level)} it is surely faster, at least {level.speedup_interval[0]:.2f}x" for level in counting]
+    faster = [
+        f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x "
+        f"({_how_sure(outputs)}), all above {asked}"
+        for level in counting
+    ]
     return "promote", [*faster, f"the outputs are the same, at an acceptance length of {acceptance:.2f}"]
+
+
+def _how_sure(outputs: _Outputs) -> str:
+    return f"95% interval over {outputs.prompts} prompts"
 
 
 def _with(level: LevelVerdict) -> str:

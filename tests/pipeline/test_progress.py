@@ -115,7 +115,7 @@ def test_news_are_told_at_most_twice_a_second_but_a_new_job_at_once():
 @pytest.mark.parametrize(
     ("event", "fraction", "words"),
     [
-        (ServerPhase(phase="loading_weights", elapsed_s=12.4), None, "loading weights (12 s)"),
+        (ServerPhase(phase="loading_weights", elapsed_s=12.4), None, "loading weights"),
         (
             ExtractionAdvanced(samples_done=3, samples_total=12, tokens_done=4500, bytes_written=9, tokens_per_s=88.4),
             0.25,

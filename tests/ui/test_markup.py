@@ -51,7 +51,7 @@ async def test_titles_and_dialogs_show_markup_as_it_is(embedded_run, show) -> No
         for dialog, words in (
             (Notice(f"title {MARKUP}", error_text(error)), ("title", "message", "hint")),
             (PlanDialog(plan, f"host {MARKUP}"), ("problem", "host")),
-            (Notice("Verdict", verdict_text(verdict, "run-1")), ("reason", "advice")),
+            (Notice("Verdict", verdict_text(verdict, "run-1", "lab")), ("reason", "advice")),
         ):
             screen.app.push_screen(dialog)
             await screen.until_shown(*(f"{word} {MARKUP}" for word in words))

@@ -113,10 +113,21 @@ async def test_a_finished_run_shows_its_verdict_in_a_line_and_in_full(embedded_r
         await screen.until_shown("12.99 tok/s", "14.98 tok/s", "95% interval", "20 of 20 identical", "Because")
 
 
+async def test_what_is_done_says_what_came_out_of_it(embedded_run, show) -> None:
+    async with show(embedded_run, until=OVER, size=(160, 45)) as screen:
+        await screen.until_shown("✓ promote", "400 steps, loss", "accepted on held-out text")
+        await screen.until_shown(
+            "with the drafter 15.0 tok/s, acceptance length", "without the drafter 13.0 tok/s, 20 prompts"
+        )
+        assert "export begins" not in screen.text
+
+
 async def test_a_verdict_of_several_loads_says_where_it_helps_and_what_to_look_at(embedded_run, show) -> None:
     async with show(embedded_run, until=OVER, size=(140, 50)) as screen:
         await screen.until_shown("✓ promote")
-        screen.app.push_screen(Notice("Verdict", verdict_text(verdict(decision="reject"), "run-1")))
+        screen.app.push_screen(
+            Notice("Verdict", verdict_text(verdict(decision="reject"), "run-mine-261202-161122-8b5b", "lab"))
+        )
         await screen.until_shown(
             "✓ 1.30x (95% interval 1.25x to 1.35x)",
             "does not count",
@@ -124,7 +135,8 @@ async def test_a_verdict_of_several_loads_says_where_it_helps_and_what_to_look_a
             "coding 2.00",
             "What to look at, in this order",
             "training against serving (look here): too little",
-            "roost verdict run-1 --output DIR",
+            "roost verdict run-mine-261202-161122-8b5b --output DIR --host lab",
+            "roost pull /runs/kimi/drafter ./drafter --host lab",
         )
 
 

@@ -9,7 +9,7 @@ from console.state.sanitize import one_line
 from console.state.units import format_duration
 from console.ui.messages import JobOpened, JobSelected
 from console.ui.widgets.palette import Palette
-from console.ui.words import age_of, job_mark, pace_of, run_name
+from console.ui.words import age_of, job_mark, outcome_of, pace_of, run_name
 from remote.protocol.jobs import Finished, Job, is_over
 from remote.protocol.telemetry import JobSample
 
@@ -104,7 +104,8 @@ def _pace(job: Job, sample: JobSample | None) -> tuple[str, str]:
     rate, detail = ("", "") if job.last_progress is None else pace_of(job.last_progress.event)
     if isinstance(job.state, Finished):
         rate = ""
-        detail = detail if job.state.outcome == "succeeded" else job.state.reason or detail
+        succeeded = job.state.outcome == "succeeded"
+        detail = outcome_of(job) or detail if succeeded else job.state.reason or detail
     words = one_line(detail or job.last_line)
     if sample is not None and not is_over(job.state):
         rate, words = _with_sample(sample, rate, words)
