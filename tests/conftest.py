@@ -4,9 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # A reserve for every root of every test would fill the disk of the machine that runs them.
 os.environ.setdefault("ROOST_RESERVE_BYTES", str(1 << 20))
+
+# An invariant is about results, not about the time that a busy machine takes for them.
+settings.register_profile("results", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("results")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
