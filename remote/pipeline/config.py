@@ -1,6 +1,7 @@
 """From the text of a run file to a checked `RunConfig`: a preset, what the file lays over it, and single overrides."""
 
 import difflib
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -106,8 +107,21 @@ def _convert(table: dict[str, Any]) -> RunConfig:
         run = msgspec.convert(table, RunConfig)
     except msgspec.ValidationError as error:
         raise UsageError(_explain(str(error))) from error
+    if (key := _not_finite(msgspec.to_builtins(run))) is not None:
+        raise UsageError(
+            f"{key}: a number that is not finite is no setting", hint="Leave the key out, or give a number."
+        )
     _check_engines(run)
     return run
+
+
+def _not_finite(value: Any, key: str = "") -> str | None:  # noqa: ANN401 - any TOML value
+    """The first key that holds nan or inf, which TOML has and JSON, and so the protocol, has not."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else key
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    keys = (_not_finite(each, f"{key}.{name}".lstrip(".")) for name, each in below)
+    return next((found for found in keys if found is not None), None)
 
 
 def _check_engines(run: RunConfig) -> None:

@@ -89,6 +89,19 @@ def test_a_broken_file_and_a_missing_section_are_said():
         load_run('name = "a"')
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("training.learning_rate", "nan"),
+        ("engine.flags.some-flag", "-inf"),
+        ("tuning.sweep", '{ "engine.memory_fraction" = [0.5, nan] }'),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_refused(document: str, key: str, value: str):
+    with pytest.raises(UsageError, match=rf"^{key}.*not finite"):
+        load_run(document, {key: value})
+
+
 @given(documents, documents)
 def test_what_is_laid_over_wins_and_the_rest_stays(base, over):
     merged = merge(base, over)
