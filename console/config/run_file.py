@@ -15,6 +15,7 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
     Raises UsageError where it cannot be read or written, is no TOML, or has something else where a section should be.
     """
+    path = path.resolve()  # what a link names is changed, and the link stays one
     try:
         document = tomlkit.parse(path.read_text(encoding="utf-8"))
         for key, value in settings.items():

@@ -124,7 +124,18 @@ def _not_finite(value: Any, key: str = "") -> str | None:  # noqa: ANN401 - any 
     return next((found for found in keys if found is not None), None)
 
 
+_OWN_FLAGS = ("host", "port", "uds", "model", "model-path", "model_path")
+"""Options that decide what a server serves and who reaches it, in every spelling that SGLang or vLLM takes."""
+
+
 def _check_engines(run: RunConfig) -> None:
+    for section, engine in (("engine", run.engine), ("serving", run.serving_engine)):
+        if own := next((flag for flag in engine.flags if flag in _OWN_FLAGS), None):
+            raise UsageError(
+                f"{section}.flags.{own}: Roost sets this itself. A server serves target.model at a free port of the host's loopback, "
+                f"for an engine's HTTP interface has no other boundary",
+                hint=f"Leave {own} out. `roost server request JOB /v1/models` reaches the server through SSH.",
+            )
     if run.engine.name != "sglang":
         raise UsageError(
             f"engine.name is {run.engine.name}, but [engine] captures the hidden states, which only SGLang does here",

@@ -100,13 +100,24 @@ def test_a_gpu_serves_without_the_stand_in():
 
 def test_the_run_files_flags_have_the_last_word():
     engine = EngineConfig(
-        flags={"enable-metrics": False, "trust-remote-code": True, "cuda-graph-bs-decode": ["1", "2"], "port": 9}
+        flags={
+            "enable-metrics": False,
+            "trust-remote-code": True,
+            "cuda-graph-bs-decode": ["1", "2"],
+            "dtype": "float16",
+        }
     )
     argv = command(ServerSpec(model="/m", engine=engine)).argv
     assert "--enable-metrics" not in argv
     assert "--trust-remote-code" in argv
     assert values(argv, "--cuda-graph-bs-decode") == ["1", "2"]
-    assert argv.count("--port") == 1
+    assert values(argv, "--dtype") == ["float16"]
+
+
+def test_nobody_but_the_host_itself_ever_reaches_an_engine():
+    argv = command(ServerSpec(model="/m", engine=EngineConfig(flags={"host": "0.0.0.0", "port": 9}))).argv
+    assert values(argv, "--host") == ["127.0.0.1"]
+    assert "9" not in argv
 
 
 def test_the_run_files_environment_has_the_last_word():

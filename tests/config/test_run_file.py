@@ -46,6 +46,14 @@ def test_sections_that_are_not_there_are_made(file: Path) -> None:
     assert "# why" in file.read_text()
 
 
+def test_a_link_stays_a_link(file: Path) -> None:
+    link = file.with_name("link.toml")
+    link.symlink_to(file.name)
+    write_settings(link, {"evaluation.prompts": 8})
+    assert link.is_symlink()
+    assert "prompts = 8" in file.read_text()
+
+
 keys = st.lists(st.sampled_from(["engine", "flags", "a", "b-c", "d_e"]), min_size=2, max_size=4).map(".".join)
 
 

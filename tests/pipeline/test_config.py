@@ -102,6 +102,13 @@ def test_a_number_that_json_does_not_have_is_refused(document: str, key: str, va
         load_run(document, {key: value})
 
 
+@pytest.mark.parametrize("flag", ["host", "port", "model", "model-path", "uds"])
+@pytest.mark.parametrize("section", ["engine", "serving"])
+def test_who_reaches_a_server_and_what_it_serves_is_no_setting(document: str, section: str, flag: str):
+    with pytest.raises(UsageError, match=rf"{section}\.flags\.{flag}: Roost sets this itself"):
+        load_run(document, {f"{section}.flags.{flag}": '"x"'})
+
+
 @given(documents, documents)
 def test_what_is_laid_over_wins_and_the_rest_stays(base, over):
     merged = merge(base, over)

@@ -16,14 +16,14 @@ _CPU_CONTEXT, _CPU_REQUESTS = 2048, 8
 
 def command(spec: ServerSpec, place: Place) -> EngineCommand:
     """The launch for `spec`; raises Precondition for layer ids that it cannot capture."""
+    own: dict[str, FlagValue] = {"model-path": spec.model, "host": HOST, "port": place.port}
     flags: dict[str, FlagValue] = {
-        "model-path": spec.model,
-        "host": HOST,
-        "port": place.port,
+        **own,
         **_engine_flags(spec.engine),
         **(_capture_flags(spec.capture, place.model_config) if spec.capture else {}),
         **(_drafter_flags(spec.drafter) if spec.drafter else {}),
         **spec.engine.flags,
+        **own,
     }
     return EngineCommand([spec.engine.python or place.python, "-m", "sglang.launch_server"], flags, _environment(spec))
 

@@ -14,13 +14,13 @@ def command(spec: ServerSpec, place: Place) -> EngineCommand:
         raise Precondition(
             "hidden states are captured with SGLang", hint='set engine.name = "sglang" for the extraction'
         )
+    own: dict[str, FlagValue] = {"model": spec.model, "host": HOST, "port": place.port}
     flags: dict[str, FlagValue] = {
-        "model": spec.model,
-        "host": HOST,
-        "port": place.port,
+        **own,
         **_engine_flags(spec.engine),
         **(_drafter_flags(spec.drafter) if spec.drafter else {}),
         **spec.engine.flags,
+        **own,
     }
     # The console script asks for a distribution called vllm, which the CPU build is not.
     launcher = [spec.engine.python or place.python, "-m", "vllm.entrypoints.openai.api_server"]
