@@ -197,7 +197,7 @@ def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]
         ),
     }
     if train is not None:
-        samples = f"{train.count:,} conversations, about {train.tokens:,} tokens"
+        samples = f"{train.count:,} conversations, at most about {train.tokens:,} tokens"
         sizes["extraction"] = (estimates.store_bytes(run, target, train), samples)
     return sizes
 
