@@ -24,7 +24,7 @@ _FRESH_S = 3.0
 _FIRST_READING_S = 30.0
 _SILENT_S = 30.0
 _LOOK_EVERY_S = 5.0
-_AFTER_FAILURE_S = 60.0
+_AFTER_FAILURE_S, _AT_ONCE_S = 60.0, 10.0
 _POLL_S = 0.05
 _WANT_EVERY_S = 5.0
 _KEPT_RECORDERS = 2
@@ -164,8 +164,11 @@ class TelemetrySource:
 
 
 def _failed_just_now(recorders: list[Job]) -> bool:
-    """A recorder that cannot work on this host is not started again and again."""
+    """A recorder that cannot work on this host is not started again and again; one that worked and was killed is replaced."""
     newest = recorders[0].state if recorders else None
     return (
-        isinstance(newest, Finished) and newest.outcome == "failed" and time.time() - newest.ended_at < _AFTER_FAILURE_S
+        isinstance(newest, Finished)
+        and newest.outcome == "failed"
+        and newest.ended_at - newest.started_at < _AT_ONCE_S
+        and time.time() - newest.ended_at < _AFTER_FAILURE_S
     )

@@ -37,10 +37,13 @@ class Slot(Generic[_T]):
         self._descriptor: int | None = None
 
     def reserve(self) -> None:
-        """Take the blocks of a large record; raises OSError where there are none."""
+        """Take the blocks of a large record; raises OSError where there are none. What is there stays as old as it is."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            before = os.fstat(descriptor)
             os.posix_fallocate(descriptor, 0, _RESERVED_BYTES)
+            if before.st_size:
+                os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))
         except OSError:
             os.close(descriptor)
             raise

@@ -6,6 +6,7 @@ standard input does. `remote.telemetry.gpu_watch` starts it, reads it and replac
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -123,6 +124,8 @@ def _end_with_parent() -> None:
 def main(arguments: list[str]) -> None:
     """Read until the end of the standard input."""
     settings = msgspec.json.decode(arguments[0], type=ReaderSettings) if arguments else ReaderSettings()
+    # Who stops the recorder signals all that it started; this ends with its standard input, and not as if the driver killed it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="roost-parent", daemon=True).start()
     with contextlib.suppress(BrokenPipeError):
         Reader(settings).run()

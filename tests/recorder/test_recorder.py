@@ -119,6 +119,19 @@ def test_a_killed_recorder_is_replaced_and_what_it_recorded_is_there(store):
     assert times == sorted(times)
 
 
+def test_a_recorder_that_worked_is_replaced_at_the_next_look(store, monkeypatch):
+    monkeypatch.setattr("remote.link.telemetry._AT_ONCE_S", 0.0)
+    monkeypatch.setattr("remote.link.telemetry._LOOK_EVERY_S", 0.1)
+    source, other = TelemetrySource(store), TelemetrySource(store)
+    before = source.read()
+    (job,) = recorders(store)
+    os.kill(job.state.pid, signal.SIGKILL)
+    finished(store, job.job_id)
+    for each in (source, other):
+        assert until(lambda each=each: (found := each.newer()) and found.sampled_at > before.sampled_at and found)
+    assert len([job for job in recorders(store) if not isinstance(job.state, Finished)]) == 1
+
+
 def test_a_silent_recorder_is_replaced(store, monkeypatch):
     monkeypatch.setattr("remote.link.telemetry._SILENT_S", 1.0)
     monkeypatch.setattr("remote.link.telemetry._LOOK_EVERY_S", 0.1)

@@ -1,6 +1,7 @@
 """The process that asks NVML as its parent keeps it: heard, replaced when it dies or falls silent, gone with the parent."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -261,6 +262,30 @@ def test_the_process_is_gone_when_its_parent_is_killed(nvml):
     while is_alive(child):
         assert time.monotonic() < deadline, "it lives on"
         time.sleep(0.02)
+
+
+def test_a_suspended_process_is_replaced_and_none_is_left(nvml, watches):
+    clock = Clock()
+    watch = watches(QUICK, clock=clock)
+    until(watch, lambda reading: len(reading.gpus) == 8)
+    suspended = watch.pid
+    os.kill(suspended, signal.SIGSTOP)
+    clock.ahead_s += 6
+    until(watch, lambda reading: "fell silent" in reading.detail)
+    clock.ahead_s += 2
+    until(watch, lambda reading: reading.source == "simulated" and not any(gpu.error for gpu in reading.gpus))
+    assert watch.pid not in {None, suspended}
+    until(watch, lambda _: not is_alive(suspended))
+
+
+def test_a_signal_to_all_that_the_recorder_started_is_no_fault_of_the_driver(nvml, watches):
+    watch = watches(QUICK)
+    before = until(watch, lambda reading: len(reading.gpus) == 8).gpus[0].sampled_at
+    pid = watch.pid
+    os.kill(pid, signal.SIGTERM)
+    reading = until(watch, lambda reading: reading.gpus[0].sampled_at > before + 1)
+    assert watch.pid == pid
+    assert "died" not in reading.detail
 
 
 def test_closing_ends_the_process(nvml, watches):

@@ -30,6 +30,18 @@ def test_a_reading_is_handed_out_once(tmp_path):
     assert reader.topology() == TOPOLOGY
 
 
+def test_an_old_reading_does_not_look_new_because_a_recorder_begins(tmp_path):
+    before = LiveReadings([tmp_path])
+    before.open()
+    before.publish(sample(T0))
+    os.utime(tmp_path / "latest", (T0, T0))
+    reader = LiveReadings([tmp_path])
+    assert reader.newer() == sample(T0)
+    LiveReadings([tmp_path]).open()
+    assert reader.newer() is None
+    assert reader.age_s() > 3600
+
+
 def test_a_writer_without_room_takes_the_next_directory_and_readers_find_it(tmp_path, monkeypatch):
     full, roomy = tmp_path / "full", tmp_path / "roomy"
     full.mkdir()
