@@ -6,25 +6,31 @@ from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
 
 from console.errors import UsageError
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Set keys such as `engine.flags.max-total-tokens` in the file at `path`, which is replaced whole.
+    """Set keys such as `engine.flags.max-total-tokens` in the file at `path`, which is replaced whole; a link to it stays one.
 
     Raises UsageError where it cannot be read or written, is no TOML, or has something else where a section should be.
     """
-    path = path.resolve()  # what a link names is changed, and the link stays one
+    part: Path | None = None
     try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8"))
+        file = path.resolve(strict=True)
+        text = file.read_bytes().decode("utf-8")
+        ends = "\r\n" if text.count("\r\n") == text.count("\n") > 0 else "\n"
+        document = tomlkit.parse(text.replace("\r\n", "\n"))
         for key, value in settings.items():
             _set(document, key.split("."), value, path)
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(tomlkit.dumps(document), encoding="utf-8")
-        part.chmod(path.stat().st_mode & 0o777)
-        part.replace(path)
+        part = file.with_name(f".{file.name}.part")
+        part.write_bytes(tomlkit.dumps(document).replace("\n", ends).encode("utf-8"))
+        part.chmod(file.stat().st_mode & 0o777)
+        part.replace(file)
     except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be changed: {error.strerror}") from error
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not a TOML file: {error}") from error
@@ -34,7 +40,7 @@ def _set(table: Any, keys: list[str], value: Any, path: Path) -> None:  # noqa: 
     *sections, last = keys
     for depth, section in enumerate(sections, 1):
         if section not in table:
-            table[section] = tomlkit.table()
+            table[section] = tomlkit.inline_table() if isinstance(table, InlineTable) else tomlkit.table()
         table = table[section]
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {'.'.join(sections[:depth])} is no section")

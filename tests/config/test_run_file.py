@@ -46,12 +46,52 @@ def test_sections_that_are_not_there_are_made(file: Path) -> None:
     assert "# why" in file.read_text()
 
 
-def test_a_link_stays_a_link(file: Path) -> None:
-    link = file.with_name("link.toml")
-    link.symlink_to(file.name)
-    write_settings(link, {"evaluation.prompts": 8})
+def test_line_ends_of_windows_stay(file: Path) -> None:
+    file.write_bytes(FILE.replace("\n", "\r\n").encode())
+    write_settings(file, {"engine.flags.max-total-tokens": 8192, "speculation.num_steps": 3})
+    told = file.read_bytes()
+    assert told.startswith(FILE.replace("16384", "8192").replace("\n", "\r\n").encode())
+    assert told.count(b"\n") == told.count(b"\r\n") > FILE.count("\n")
+
+
+def test_a_link_to_the_file_stays_a_link(file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link.toml"
+    link.parent.mkdir()
+    link.symlink_to("../run.toml")
+    write_settings(link, {"engine.flags.max-total-tokens": 8192})
     assert link.is_symlink()
-    assert "prompts = 8" in file.read_text()
+    assert file.read_text() == FILE.replace("16384", "8192")
+    assert list(link.parent.iterdir()) == [link]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'engine = { device = "cpu" }  # small\n',
+        'engine = { device = "cpu", flags = { y = 1 } }\n',
+        'engine.device = "cpu"\nengine.flags.y = 1\n',
+        '[engine]\ndevice = "cpu"\nflags.y = 1\n[evaluation]\nprompts = 1\n',
+        '[engine.environment]\nA = "1"\n[evaluation]\nprompts = 1\n[engine]\ndevice = "cpu"\n',
+    ],
+)
+def test_every_way_to_write_a_section_takes_a_key_below_it(file: Path, text: str) -> None:
+    file.write_text(text)
+    before = tomllib.loads(text)
+    write_settings(file, {"engine.flags.x": 2})
+    found = tomllib.loads(file.read_text())
+    assert found["engine"]["flags"].pop("x") == 2
+    before["engine"].setdefault("flags", {})
+    assert found == before
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UsageError, match="No space left"):
+        write_settings(file, {"a.b": 1})
+    assert list(file.parent.iterdir()) == [file]
 
 
 keys = st.lists(st.sampled_from(["engine", "flags", "a", "b-c", "d_e"]), min_size=2, max_size=4).map(".".join)
