@@ -20,13 +20,17 @@ from remote.pipeline.layout import lay_out, resolve_path
 from remote.pipeline.problems import check_engine, check_gpus, check_secrets, check_speculation, say, section_of
 from remote.pipeline.serving import check_server, evaluated_server
 from remote.pipeline.speedup import Figures, ratio, ratio_interval
-from remote.protocol.benchmark import BenchmarkLevel
+from remote.protocol.benchmark import MOST_REQUESTS, BenchmarkLevel
+from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.run import BenchmarkConfig, RunConfig, SweepValue, TuningConfig
 from remote.protocol.specs import ServerSpec, TuningSpec
 from remote.protocol.tuning import Settings, TrialPlan, TuningPlan, TuningReport, TuningRound
 
 REPORT_NAME = "report.json"
 _MOST_TRIALS = 256
+_SERVING_SECTIONS = ("serving", "speculation", "evaluation")
+_MEASUREMENT_BYTES = 600
+_REASON_BYTES = 500
 _FINALISTS = 2
 _FEWEST_PROMPTS = 4
 _NOTHING = 1e-9
@@ -82,7 +86,7 @@ def plan_tuning(document: str, overrides: Mapping[str, str], *, root: Path, pyth
     rounds = plan_rounds(challengers, config)
     launches = sum(one.trials + 1 for one in rounds) + 1
     asked = sum((one.trials + 1) * one.prompts for one in rounds) + rounds[-1].prompts
-    return TuningPlan(
+    plan = TuningPlan(
         run=run,
         directory=str(lay_out(run, root).tuning),
         trials=trials,
@@ -91,6 +95,19 @@ def plan_tuning(document: str, overrides: Mapping[str, str], *, root: Path, pyth
         requests=asked * config.repeats,
         problems=list(_problems(run, trials, root, python)),
     )
+    _require_room_for_report(plan)
+    return plan
+
+
+def _require_room_for_report(plan: TuningPlan) -> None:
+    """The report has what the plan has and the measurements; it is asked for after hours, too late to find it too long."""
+    size = len(msgspec.json.encode(plan)) + plan.launches * _MEASUREMENT_BYTES + len(plan.trials) * _REASON_BYTES
+    if size > MAX_LINE_BYTES:
+        raise UsageError(
+            f"the report of {len(plan.trials)} trials with commands this long would take some {size >> 10} KiB; "
+            f"at most {MAX_LINE_BYTES >> 10} KiB can be told",
+            hint="Sweep fewer values at a time, or put long values into a file that a flag names.",
+        )
 
 
 def draw_trials(run: RunConfig, root: Path) -> list[Trial]:
@@ -101,6 +118,8 @@ def draw_trials(run: RunConfig, root: Path) -> list[Trial]:
             f"tuning.sweep has {count} combinations; at most {_MOST_TRIALS} are tried",
             hint="Sweep fewer keys at a time: the winner of one sweep can be the beginning of the next.",
         )
+    for key in config.sweep:
+        _require_serving(key, run)
     trials = [Trial(0, {}, evaluated_server(run, drafter=config.drafter, root=root), None)]
     known = {msgspec.json.encode(trials[0].spec)}
     for values in product(*config.sweep.values()):
@@ -111,6 +130,18 @@ def draw_trials(run: RunConfig, root: Path) -> list[Trial]:
             trials.append(trial)
             known.add(mark)
     return trials
+
+
+def _require_serving(key: str, run: RunConfig) -> None:
+    """A sweep is over how the target is served: with another target, or other prompts, rates are not to be compared."""
+    section = section_of(run)
+    if key.partition(".")[0] in {section, *_SERVING_SECTIONS}:
+        return
+    where = "[serving] says how this run serves" if section == "serving" else "a tuning tries how a server serves"
+    raise UsageError(
+        f"tuning.sweep names {key!r}, but {where}",
+        hint=f"Sweep keys of {section}, speculation or evaluation, such as {section}.flags.NAME.",
+    )
 
 
 def _flat(chosen: Iterable[tuple[str, SweepValue]]) -> Settings:
@@ -127,13 +158,27 @@ def _flat(chosen: Iterable[tuple[str, SweepValue]]) -> Settings:
 def _draw_trial(number: int, settings: Settings, run: RunConfig, root: Path) -> Trial:
     drafter = tuning_of(run).drafter
     try:
+        spec = evaluated_server(lay_over(run, settings), drafter=drafter, root=root)
+        settings = _effective(settings, spec, run, root)
         changed = lay_over(run, settings)
-        settings = {key: value for key, value in settings.items() if lay_over(run, {key: value}) != run}
-        spec = evaluated_server(changed, drafter=drafter, root=root)
     except RoostError as error:
         return Trial(number, settings, None, say(error))
     problem = next(check_speculation(changed), None) if drafter else None
     return Trial(number, settings, spec, problem)
+
+
+def _effective(settings: Settings, spec: ServerSpec, run: RunConfig, root: Path) -> Settings:
+    """Without the keys that make no difference to `spec`: a winner that wrote them down could change what is captured."""
+    mark, kept = msgspec.json.encode(spec), dict(settings)
+    for key in settings:
+        rest = {other: value for other, value in kept.items() if other != key}
+        try:
+            without = evaluated_server(lay_over(run, rest), drafter=tuning_of(run).drafter, root=root)
+        except RoostError:  # the others need it
+            continue
+        if msgspec.json.encode(without) == mark:
+            kept = rest
+    return kept
 
 
 def plan_trials(trials: Sequence[Trial], run: RunConfig, root: Path, python: str) -> list[TrialPlan]:
@@ -182,6 +227,11 @@ def _problems(run: RunConfig, trials: Sequence[TrialPlan], root: Path, python: s
     else:
         if prompts.count < config.prompts:
             yield f"{prompts.path} holds {prompts.count} prompts, but tuning.prompts asks for {config.prompts}. Ask for fewer."
+    if (asked := config.prompts * config.repeats) > MOST_REQUESTS:
+        yield (
+            f"tuning.prompts and tuning.repeats make {asked} requests a trial; at most {MOST_REQUESTS} are measured. "
+            f"Ask for fewer."
+        )
     if config.concurrency > config.prompts:
         yield f"tuning.concurrency is {config.concurrency}, but tuning.prompts only {config.prompts}. Ask for more prompts."
     if all(trial.problem is not None for trial in trials[1:]):

@@ -3,6 +3,9 @@
 from remote.protocol.base import Message
 from remote.protocol.specs import BenchmarkSpec
 
+MOST_REQUESTS = 4000
+"""Of one benchmark, so that its report goes into one line of the protocol."""
+
 
 class Spread(Message, frozen=True, kw_only=True):
     """The median of several measurements with their quartiles."""

@@ -99,6 +99,60 @@ speculation = [{ num_steps = 1, draft_tokens = 2 }, { num_steps = 5, draft_token
     assert any("there is no drafter" in problem for problem in found.problems)
 
 
+@pytest.mark.parametrize(
+    "key", ["target.model", "data.evaluation", "name", "directory", "extraction.layer_ids", "tuning.prompts", ""]
+)
+def test_only_how_a_server_serves_is_swept(plan, key: str) -> None:
+    with pytest.raises(UsageError, match=r"tuning\.sweep names"):
+        plan(f'[tuning]\nprompts = 2\n[tuning.sweep]\n"{key}" = ["a", "b"]\n')
+
+
+def test_a_run_that_serves_with_another_engine_sweeps_that_one(plan, document: str) -> None:
+    serving = '[serving]\ndevice = "cpu"\n'
+    with pytest.raises(UsageError, match=r"\[serving\] says how this run serves") as error:
+        plan(serving + SWEEP)
+    assert "serving.flags" in (error.value.info.hint or "")
+    found = plan(serving + SWEEP.replace("engine.", "serving."))
+    assert found.trials[1].settings == {"serving.flags.max-total-tokens": 200}
+
+
+def test_a_key_that_makes_no_difference_is_no_setting_of_a_winner(plan) -> None:
+    # Written down, it would capture in another dtype and make the store anew.
+    found = plan(
+        '[tuning]\nprompts = 2\n[tuning.sweep]\n"engine.dtype" = ["float16"]\n"engine.flags.max-total-tokens" = [5]\n'
+    )
+    assert [trial.settings for trial in found.trials] == [{}, {"engine.flags.max-total-tokens": 5}]
+
+
+def test_what_is_equal_to_python_only_is_another_setting(plan) -> None:
+    sweep = SWEEP.replace("[200, 300]", "[true, 1, 1.0]")
+    found = plan(sweep, engine__flags="{max-total-tokens = 1}")
+    assert [str(trial.settings.get("engine.flags.max-total-tokens")) for trial in found.trials] == [
+        "None",
+        "True",
+        "1.0",
+    ]
+
+
+def test_a_combination_may_need_all_of_its_keys(plan) -> None:
+    found = plan(
+        '[serving]\nname = "vllm"\ndevice = "cpu"\n[tuning]\ndrafter = true\nprompts = 2\n[tuning.sweep]\n'
+        '"serving.name" = ["sglang"]\nspeculation = [{ top_k = 4, draft_tokens = 8 }]\n'
+    )
+    assert found.trials[1].problem is None
+    assert found.trials[1].settings == {
+        "serving.name": "sglang",
+        "speculation.top_k": 4,
+        "speculation.draft_tokens": 8,
+    }
+
+
+def test_a_report_that_could_not_be_told_is_refused_before_hours_of_measuring(plan) -> None:
+    values = ", ".join(f'"{number}{"x" * 5000}"' for number in range(120))
+    with pytest.raises(UsageError, match="at most 1024 KiB"):
+        plan(SWEEP.replace("[200, 300]", f"[{values}]"))
+
+
 def test_a_trial_that_cannot_be_launched_is_told_and_costs_none(plan) -> None:
     found = plan(
         '[tuning]\nprompts = 2\n[tuning.sweep]\n"engine.flags.max-total-tokenz" = [1]\n"engine.memory_fraction" = [0.5, 7]\n'
@@ -114,6 +168,7 @@ def test_a_trial_that_cannot_be_launched_is_told_and_costs_none(plan) -> None:
     [
         ("tuning__prompts", "40", "holds 2 prompts"),
         ("tuning__concurrency", "3", "only 2"),
+        ("tuning", "{prompts = 100, repeats = 50}", "at most 4000 are measured"),
         ("target__model", "models/no", "config.json"),
     ],
 )

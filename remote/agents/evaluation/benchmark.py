@@ -19,7 +19,7 @@ from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import Prompt, choose_prompts, read_prompts
 from remote.artifacts.manifest import Manifest, artifact_ref, hash_file, write_manifest
 from remote.errors import Precondition
-from remote.protocol.benchmark import BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
+from remote.protocol.benchmark import MOST_REQUESTS, BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
 from remote.protocol.jobs import ArtifactRef, JobResult
 from remote.protocol.progress import BenchmarkAdvanced, Note
 from remote.protocol.specs import BenchmarkSpec
@@ -28,8 +28,6 @@ FORMAT = "roost-benchmark"
 PRODUCER = "roost benchmark 1"
 REPORT_NAME = "report.json"
 DIRECTORY_NAME = "benchmark"
-MOST_REQUESTS = 4000
-"""So that a report goes into one line of the protocol."""
 
 _TOLD = (
     "attention_backend",
