@@ -107,21 +107,21 @@ def _convert(table: dict[str, Any]) -> RunConfig:
         run = msgspec.convert(table, RunConfig)
     except msgspec.ValidationError as error:
         raise UsageError(_explain(str(error))) from error
-    if (key := _not_finite(msgspec.to_builtins(run))) is not None:
-        raise UsageError(
-            f"{key}: a number that is not finite is no setting", hint="Leave the key out, or give a number."
-        )
+    if (found := _unsayable(msgspec.to_builtins(run))) is not None:
+        raise UsageError(": ".join(found), hint="Leave the key out, or give it another value.")
     _check_engines(run)
     return run
 
 
-def _not_finite(value: Any, key: str = "") -> str | None:  # noqa: ANN401 - any TOML value
-    """The first key that holds nan or inf, which TOML has and JSON, and so the protocol, has not."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else key
+def _unsayable(value: Any, key: str = "") -> tuple[str, str] | None:  # noqa: ANN401 - any TOML value
+    """The first key with what neither the protocol's JSON nor a command line can say, though TOML can, and what that is."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return key, "a number that is not finite is no setting"
+    if isinstance(value, str) and "\0" in value:
+        return key, "a NUL character cannot go into a command"
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    keys = (_not_finite(each, f"{key}.{name}".lstrip(".")) for name, each in below)
-    return next((found for found in keys if found is not None), None)
+    named = ((each, f"{key}.{name}".lstrip(".")) for name, one in below for each in (name, one))
+    return next((found for each, name in named if (found := _unsayable(each, name)) is not None), None)
 
 
 _OWN_FLAGS = ("host", "port", "uds", "model", "model-path", "model_path")

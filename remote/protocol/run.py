@@ -48,7 +48,7 @@ class EngineConfig(Config, frozen=True, kw_only=True):
     max_running_requests: Positive | None = None
     flags: dict[str, FlagValue] = {}
     environment: dict[str, str] = {}
-    ready_timeout_s: float = 1800.0
+    ready_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
 
 
 class ExtractionConfig(Config, frozen=True, kw_only=True):

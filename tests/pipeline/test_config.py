@@ -40,6 +40,9 @@ def test_a_file_and_overrides_are_laid_over_the_preset():
         ({"extraction.layer_ids": "[1, -2]"}, "extraction.layer_ids[1]: Expected `int` >= 0"),
         ({"nonsense": "1"}, "nonsense: there is no such key; allowed here: name, target, "),
         ({"training..steps": "1"}, "the override 'training..steps' is no key"),
+        ({"engine.environment": '{A = "a\\u0000b"}'}, "engine.environment.A: a NUL character cannot"),
+        ({"engine.environment": '{"A\\u0000" = "b"}'}, "engine.environment.A\0: a NUL character cannot"),
+        ({"engine.ready_timeout_s": "0"}, "engine.ready_timeout_s: Expected `float` > 0"),
         ({"name": "Has Spaces"}, "name: Expected `str` matching"),
     ],
 )
