@@ -1,5 +1,7 @@
 """Conversations and prompts as JSONL, read with errors that name the file and the line."""
 
+import codecs
+import stat
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -40,11 +42,13 @@ class Prompt(msgspec.Struct, frozen=True):
 
 def _lines(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Precondition(f"cannot read {path}: it is no file", hint="name a JSONL file on the host")
         with path.open("rb") as file:
             number = 0
             for position, line in enumerate(file, start=1):
                 if line.strip():
-                    yield position, line
+                    yield position, line.removeprefix(codecs.BOM_UTF8) if position == 1 else line
                     number += 1
                 if number == limit:
                     return
@@ -58,7 +62,7 @@ def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversa
     for number, line in _lines(path, limit):
         try:
             conversations.append(msgspec.json.decode(line, type=Conversation))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Precondition(
                 f"{path}:{number} is no conversation: {error}", hint="mend or remove that line"
             ) from error
@@ -76,7 +80,7 @@ def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     for number, line in _lines(path, limit):
         try:
             entry = msgspec.json.decode(line, type=_Prompt)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Precondition(f"{path}:{number} is no prompt: {error}", hint="mend or remove that line") from error
         turns = _prompt_turns(entry)
         if not turns:

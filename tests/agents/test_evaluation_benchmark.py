@@ -15,7 +15,7 @@ from remote.agents.evaluation.client import Completion
 from remote.agents.harness import JobContext, Stopped
 from remote.artifacts.conversations import Prompt
 from remote.artifacts.manifest import verify
-from remote.errors import Precondition
+from remote.errors import Precondition, WorkFailed
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.progress import BenchmarkAdvanced
 from remote.protocol.run import BenchmarkConfig, EngineConfig
@@ -33,12 +33,12 @@ def answer(tokens: int, *, first: float = 0.5, end: float = 1.5, verify_calls: i
     return Answer(Prompt("p", [], None), Completion(list(range(tokens)), "", first, end, verify_calls))
 
 
-def benchmark(url: str, job: JobContext, **settings: object) -> Benchmark:
+def benchmark(url: str, job: JobContext, file: str = str(CONVERSATIONS), **settings: object) -> Benchmark:
     spec = BenchmarkSpec(
         url=url,
         server_job_id="serving",
         server=ServerSpec(model=str(MODEL), engine=EngineConfig()),
-        prompts=str(CONVERSATIONS),
+        prompts=file,
         benchmark=msgspec.convert({"prompts": 2, "repeats": 2, "warmup_prompts": 1} | settings, BenchmarkConfig),
     )
     return Benchmark(spec, job)
@@ -125,11 +125,23 @@ def test_more_requests_than_a_report_can_hold_are_refused_before_the_first(job: 
 
 
 def test_a_report_of_the_most_requests_fits_into_a_line() -> None:
-    level = summarise(
-        4096, [Repeat([answer(4096, verify_calls=4096)._replace(prompt=Prompt("x" * 64, [], None))] * 40, 1.0)]
-    )
-    (one, *_) = level.requests
-    assert len(msgspec.json.encode(one)) * MOST_REQUESTS < 1 << 20
+    third = 100 / 3
+    answers = [answer(4096, first=third, end=2 * third, verify_calls=4096)._replace(prompt=Prompt("", [], None))]
+    (one,) = summarise(4096, [Repeat(answers, 1.0)]).requests
+    assert len(msgspec.json.encode(one)) < 200
+    assert 200 * MOST_REQUESTS < 1 << 20
+
+
+def test_prompts_with_ids_that_no_report_can_hold_are_refused_before_the_first(job: JobContext) -> None:
+    (job.root / "long.jsonl").write_text(json.dumps({"id": "x" * 300_000, "prompt": "y"}) + "\n")
+    with pytest.raises(Precondition, match="are so long"):
+        benchmark("http://127.0.0.1:9", job, file="long.jsonl", prompts=1, repeats=4)
+
+
+def test_a_prompt_that_is_refused_is_named(job: JobContext) -> None:
+    answers = {key: value for key, value in FORGETTING["sglang"].items() if key != "/generate"}
+    with playing(answers) as server, pytest.raises(WorkFailed, match=r"^prompt '.*', of \d+ tokens: .*refused"):
+        benchmark(f"http://127.0.0.1:{server.server_port}", job).run()
 
 
 def test_prompts_lie_below_the_root_unless_they_are_named_from_the_top(job: JobContext) -> None:

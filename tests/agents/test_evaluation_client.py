@@ -74,3 +74,21 @@ def test_without_a_drafter_nothing_is_verified(server: Server):
     client = EngineClient(f"http://127.0.0.1:{server.server_port}")
     assert client.complete([1], 3).verify_calls is None
     client.close()
+
+
+def test_a_server_that_is_gone_or_talks_nonsense_is_a_failure_in_words(server: Server):
+    url = f"http://127.0.0.1:{server.server_port}"
+    server.answers = {"/server_info": [1], "/generate": {}}
+    client = EngineClient(url)
+    assert client.engine == "sglang"
+    with pytest.raises(WorkFailed, match="answered /server_info with 200 'data: 1"):
+        client.server_info()
+    server.answers = {}
+    with pytest.raises(WorkFailed, match="answered /generate with 404"):
+        client.top_two_gap([1])
+    server.shutdown()
+    server.server_close()
+    for ask in (client.server_info, client.forget_prefixes, lambda: client.top_two_gap([1])):
+        with pytest.raises(WorkFailed, match="did not answer /"):
+            ask()
+    client.close()

@@ -1,5 +1,6 @@
 """Data files: every error names its line, and each known shape of a prompt is read."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_file_without_a_line_is_refused(tmp_path: Path, content: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Precondition, match=r"cannot read .*absent\.jsonl: No such file"):
         read_conversations(tmp_path / "absent.jsonl")
-    with pytest.raises(Precondition, match="Is a directory"):
+    with pytest.raises(Precondition, match="it is no file"):
         read_prompts(tmp_path, limit=1)
 
 
@@ -117,3 +118,20 @@ def test_a_choice_of_prompts_has_as_much_of_every_category_as_there_is(
 def test_prompts_without_categories_are_the_first_ones() -> None:
     prompts = [Prompt(str(number), []) for number in range(9)]
     assert choose_prompts(prompts, 4) == prompts[:4]
+
+
+def test_what_never_ends_and_what_nests_without_end_are_no_prompts(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(Precondition, match="it is no file"):
+            read_prompts(path)
+    deep = tmp_path / "deep.jsonl"
+    deep.write_text('{"id": "a", "prompt": "x", "more": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
+    with pytest.raises(Precondition, match=r"deep\.jsonl:1 is no prompt"):
+        read_prompts(deep)
+
+
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_part_of_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "windows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": "a", "prompt": "x"}\r\n\r\n{"id": "b", "prompt": "y"}\r\n')
+    assert [prompt.prompt_id for prompt in read_prompts(path)] == ["a", "b"]

@@ -18,8 +18,9 @@ from remote.artifacts.atomic import write_atomic
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import Prompt, choose_prompts, read_prompts
 from remote.artifacts.manifest import Manifest, artifact_ref, hash_file, write_manifest
-from remote.errors import Precondition
+from remote.errors import Precondition, WorkFailed
 from remote.protocol.benchmark import MOST_REQUESTS, BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
+from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import ArtifactRef, JobResult
 from remote.protocol.progress import BenchmarkAdvanced, Note
 from remote.protocol.specs import BenchmarkSpec
@@ -47,6 +48,8 @@ _TOLD = (
 )
 """What speed depends on and an engine may choose by itself, by SGLang's names in `/server_info`."""
 
+_REQUEST_BYTES = 200
+"""Of a request in a report at most, its prompt's id apart."""
 _SMALL_BYTES = 64 << 10
 _FILES = 4
 
@@ -90,6 +93,14 @@ class Benchmark:
                 f"{len(self._settings.concurrency)} levels are {self._total} requests; at most {MOST_REQUESTS} are measured",
                 hint="ask for fewer prompts, repeats or levels",
             )
+        ids = sum(len(msgspec.json.encode(prompt.prompt_id)) for prompt in self._prompts)
+        told = self._total * _REQUEST_BYTES + ids * self._total // len(self._prompts)
+        if told > MAX_LINE_BYTES:
+            raise Precondition(
+                f"the ids of the prompts in {self._file} are so long that the report of {self._total} requests would take "
+                f"{told >> 10} KiB; at most {MAX_LINE_BYTES >> 10} KiB can be told",
+                hint="give the prompts shorter ids, or ask for fewer prompts, repeats or levels",
+            )
         self._client = EngineClient(spec.url)
         self._done = 0
 
@@ -97,8 +108,9 @@ class Benchmark:
         """Measure and write; the client's connections are closed in any case. Raises WorkFailed, Stopped."""
         measured_at = time.time()
         try:
+            info = self._client.server_info()  # first: what will not say what it is need not be measured
             levels = [self._measure(concurrency) for concurrency in self._settings.concurrency]
-            report = self._report(levels, measured_at, self._client.server_info())
+            report = self._report(levels, measured_at, info)
         finally:
             self._client.close()
         return JobResult(outputs=[self._write(report)], summary=_summary(levels))
@@ -137,7 +149,11 @@ class Benchmark:
         return Repeat(answers, time.perf_counter() - began)
 
     def _complete(self, prompt: Prompt) -> Answer:
-        return Answer(prompt, self._client.complete(self._inputs[prompt.prompt_id], self._settings.max_tokens))
+        try:
+            return Answer(prompt, self._client.complete(self._inputs[prompt.prompt_id], self._settings.max_tokens))
+        except WorkFailed as error:
+            known = f"{prompt.prompt_id[:100]!r}, of {len(self._inputs[prompt.prompt_id])} tokens"
+            raise WorkFailed(f"prompt {known}: {error.info.message}", hint=error.info.hint) from error
 
     def _report(self, levels: list[BenchmarkLevel], measured_at: float, info: dict[str, Any]) -> BenchmarkReport:
         return BenchmarkReport(

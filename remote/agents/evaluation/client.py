@@ -46,15 +46,13 @@ class EngineClient:
         return self._dialect.engine
 
     def server_info(self) -> dict[str, Any]:
-        """What the server says of itself, its `version` at least."""
-        response = self._http.get(self._dialect.info)
-        response.raise_for_status()
-        return response.json()
+        """What the server says of itself, its `version` at least; raises WorkFailed."""
+        return self._read("GET", self._dialect.info)
 
     def forget_prefixes(self) -> None:
         """Have every prompt read anew, whatever was asked before; raises WorkFailed where the server will not."""
         until = time.monotonic() + _IDLE_TIMEOUT_S
-        while (response := self._http.post(self._dialect.forget)).status_code != httpx.codes.OK:
+        while (response := self._ask("POST", self._dialect.forget)).status_code != httpx.codes.OK:
             if time.monotonic() > until:
                 raise WorkFailed(
                     f"the server does not forget its prefixes: {response.status_code} {response.text[:300]!r}",
@@ -79,11 +77,11 @@ class EngineClient:
                     last = time.perf_counter()
                     first = first or last
                     events.append(json.loads(line[len("data: ") :]))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ValueError) as error:
             raise WorkFailed(f"the server did not finish a prompt: {error!r}", hint="see the server's log") from error
         try:
             answer = dialect.read(events)
-        except (LookupError, TypeError) as error:
+        except (LookupError, TypeError, AttributeError) as error:
             said = str(events[-1:])[:300]
             raise WorkFailed(f"the server answered without tokens: {said}", hint="see the server's log") from error
         return Completion(
@@ -96,11 +94,24 @@ class EngineClient:
         )
 
     def top_two_gap(self, input_ids: list[int]) -> float:
-        """The gap between the two most likely next tokens, in logits (equal to that in log-probabilities)."""
+        """The gap between the two most likely next tokens, in logits (equal to that in log-probabilities); raises WorkFailed."""
         request = self._dialect.likeliest(input_ids)
-        response = self._http.post(request.path, json=request.body)
-        response.raise_for_status()
-        return self._dialect.gap(response.json())
+        return self._dialect.gap(self._read("POST", request.path, request.body))
+
+    def _read(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        response = self._ask(method, path, body)
+        try:
+            response.raise_for_status()
+            return response.json()
+        except (httpx.HTTPStatusError, ValueError) as error:
+            said = f"{response.status_code} {response.text[:300]!r}"
+            raise WorkFailed(f"the server answered {path} with {said}", hint="see the server's log") from error
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        try:
+            return self._http.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise WorkFailed(f"the server did not answer {path}: {error!r}", hint="see the server's log") from error
 
     @cached_property
     def _dialect(self) -> Dialect:
