@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from console import operations, operations_server
@@ -214,7 +215,10 @@ def _print(reply: HttpReply, *, as_json: bool) -> None:
 
 
 def _parsed(text: str) -> object:
+    """What a server calls JSON, or its text where that is none, or none that a document can hold."""
     try:
-        return json.loads(text)
-    except ValueError:
+        body = json.loads(text)
+        msgspec.json.encode(body)
+    except (ValueError, RecursionError):
         return text
+    return body

@@ -1,10 +1,9 @@
 """A verdict as a Markdown page: the decision first, then what it rests on and where everything comes from; pure."""
 
-import shlex
 import time
 from collections.abc import Sequence
 
-from console.report.page import block, bullets, code, picture, table, text
+from console.report.page import block, bullets, code, pasteable, picture, table, text
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_percent
 from console.state.verdicts import CAUSES, load, outputs, suspicion
@@ -199,7 +198,12 @@ def _commands(known: Provenance) -> list[str]:
     lines: list[str] = []
     for server in known.servers:
         if server.command:
-            lines += ["", f"The server {_arm(server)} (port 0: it picked one):", "", *block(_pasteable(server))]
+            lines += [
+                "",
+                f"The server {_arm(server)} (port 0: it picked one):",
+                "",
+                *block(pasteable(server.command, server.environment)),
+            ]
     return lines
 
 
@@ -214,18 +218,6 @@ def _limits(verdict: VerdictReport) -> list[str]:
             "come out otherwise."
         ),
     ]
-
-
-def _pasteable(server: ArmServer) -> list[str]:
-    """The server's command with its environment, an option with its values a line."""
-    pieces = ["env", *(shlex.quote(one_line(f"{key}={value}")) for key, value in server.environment.items())]
-    pieces += [shlex.quote(one_line(server.command[0]))]
-    for word in (shlex.quote(one_line(word)) for word in server.command[1:]):
-        if word.startswith("-"):
-            pieces.append(word)
-        else:
-            pieces[-1] += f" {word}"
-    return [f"{'  ' if place else ''}{piece} \\" for place, piece in enumerate(pieces[:-1])] + [f"  {pieces[-1]}"]
 
 
 def _hash(digest: str | None) -> str:

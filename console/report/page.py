@@ -1,7 +1,8 @@
 """Pieces of a Markdown page; a host's words are made harmless here; pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 from console.state.sanitize import one_line
 
@@ -31,6 +32,21 @@ def block(lines: Sequence[str]) -> list[str]:
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}sh", *lines, fence]
+
+
+def pasteable(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """A command with its environment as a shell takes it, an option with its values a line; `command` is not empty."""
+    pieces = ["env", *(_quoted(f"{key}={value}") for key, value in environment.items()), _quoted(command[0])]
+    for word in map(_quoted, command[1:]):
+        if word.startswith("-"):
+            pieces.append(word)
+        else:
+            pieces[-1] += f" {word}"
+    return [f"{'  ' if place else ''}{piece} \\" for place, piece in enumerate(pieces[:-1])] + [f"  {pieces[-1]}"]
+
+
+def _quoted(word: str) -> str:
+    return shlex.quote(one_line(word))
 
 
 def text(words: str) -> str:

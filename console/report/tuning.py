@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from console.report.page import block, picture, table, text
+from console.report.page import block, pasteable, picture, table, text
 from console.state.settings import settings_words
 from remote.protocol.tuning import TrialReport, TuningReport
 
@@ -15,7 +15,7 @@ def tuning_markdown(report: TuningReport, plots: Sequence[str] = ()) -> str:
         _opening(report, winner),
         picture(plots, "trials.svg", "Trials against the run file's own settings"),
         _trials(report.trials),
-        [] if winner is None else ["## The winner's command", "", *block([" ".join(winner.command)])],
+        [] if winner is None or not winner.command else _command(winner),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -34,6 +34,10 @@ def _opening(report: TuningReport, winner: TrialReport | None) -> list[str]:
         "",
         f"Prompts: SHA-256 `{report.prompts_sha256[:16]}…`.",
     ]
+
+
+def _command(winner: TrialReport) -> list[str]:
+    return ["## The winner's command", "", *block(pasteable(winner.command, winner.environment))]
 
 
 def _trials(trials: Sequence[TrialReport]) -> list[str]:

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from protocol_samples import BENCHMARK_REPORT, JOB, SERVER
 
+from console import operations_server
 from console.cli.server_text import benchmark_lines
+from console.link.engine_http import HttpReply
 from remote.protocol.jobs import Finished, Running
 from remote.protocol.requests import StartJob
 from remote.protocol.specs import BenchmarkSpec
@@ -103,3 +105,16 @@ def test_a_benchmark_says_which_server_it_measures_and_how(played_host, roost) -
     assert (spec.server, spec.url, spec.prompts) == (SERVER, "http://127.0.0.1:30000", "p.jsonl")
     assert (spec.benchmark.concurrency, spec.benchmark.prompts) == ([1, 8], 5)
     assert told.stdout.startswith("benchmark-")
+
+
+@pytest.mark.parametrize("said", ['{"a": "\\ud800"}', "[" * 100_000, "no JSON", '{"a": 1}'])
+def test_whatever_a_server_answers_is_one_document(
+    played_host, roost, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    async def reply(*_: object, **__: object) -> HttpReply:
+        return HttpReply(200, "application/json", said.encode())
+
+    monkeypatch.setattr(operations_server, "request_server", reply)
+    told = roost("server", "request", "serving", "/x", "--json")
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["reply"]["body"] == ({"a": 1} if said == '{"a": 1}' else said)

@@ -1,6 +1,7 @@
 """A tuning's page and its plot, whatever a host says."""
 
 import json
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -29,6 +30,18 @@ def test_without_a_winner_there_is_no_command() -> None:
     assert page.startswith("# Tuning of embedded: no winner")
     assert "Not surely faster." in page
     assert "command" not in page
+
+
+def test_the_winner_s_command_is_one_that_a_shell_takes_and_nothing_else() -> None:
+    words = ["python", "-m", "engine", "--name", "a\x1b[2J\n`rm` $(id)"]
+    won = msgspec.structs.replace(TRIAL_REPORT, command=words, environment={"A": "b c"})
+    page = tuning_markdown(msgspec.structs.replace(TUNING_REPORT, trials=[won], winner=won.number))
+    assert "\x1b" not in page
+    fenced = page.partition("```sh\n")[2].partition("\n```")[0]
+    told = shlex.split(fenced.replace("\\\n", ""))
+    assert told[:6] == ["env", "A=b c", "python", "-m", "engine", "--name"]
+    assert len(told) == 7
+    assert "$(id)" in told[6]
 
 
 def test_words_of_a_host_are_harmless() -> None:
