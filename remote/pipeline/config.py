@@ -136,6 +136,11 @@ def _check_engines(run: RunConfig) -> None:
                 f"for an engine's HTTP interface has no other boundary",
                 hint=f"Leave {own} out. `roost server request JOB /v1/models` reaches the server through SSH.",
             )
+        if (odd := next((name for name in engine.environment if not name or "=" in name), None)) is not None:
+            raise UsageError(
+                f"{section}.environment: {odd!r} is no name of a variable",
+                hint=f'Write it as [{section}.environment] NAME = "value".',
+            )
     if run.engine.name != "sglang":
         raise UsageError(
             f"engine.name is {run.engine.name}, but [engine] captures the hidden states, which only SGLang does here",

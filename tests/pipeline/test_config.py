@@ -42,6 +42,8 @@ def test_a_file_and_overrides_are_laid_over_the_preset():
         ({"training..steps": "1"}, "the override 'training..steps' is no key"),
         ({"engine.environment": '{A = "a\\u0000b"}'}, "engine.environment.A: a NUL character cannot"),
         ({"engine.environment": '{"A\\u0000" = "b"}'}, "engine.environment.A\0: a NUL character cannot"),
+        ({"engine.environment": '{"A=B" = "c"}'}, "engine.environment: 'A=B' is no name of a variable"),
+        ({"engine.environment": '{"" = "c"}'}, "engine.environment: '' is no name of a variable"),
         ({"engine.ready_timeout_s": "0"}, "engine.ready_timeout_s: Expected `float` > 0"),
         ({"name": "Has Spaces"}, "name: Expected `str` matching"),
     ],
