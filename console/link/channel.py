@@ -198,7 +198,7 @@ async def open_channel(host: HostConfig, verb: str = "link", path: str | None = 
             f"{host.name} was reached, but the host side did not start: {error or 'no word from it in time'}",
             hint="does a command run there over SSH? try `ssh HOST true`",
         ) from error
-    except BaseException:
+    except BaseException:  # a cancelled task as well: the connection would stay open
         connection.abort()
         raise
     return channel

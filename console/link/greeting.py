@@ -25,7 +25,7 @@ async def open_and_greet(host: HostConfig, actor: str, *, patience_s: float) -> 
     except (ConnectionError, ProtocolError, TimeoutError) as error:
         await channel.close()
         raise ConnectionFailed(f"{host.name} did not greet: {error or 'no answer in time'}") from error
-    except BaseException:
+    except BaseException:  # a cancelled task as well: the connection would stay open
         await channel.close()
         raise
     now = time.monotonic()

@@ -66,7 +66,7 @@ async def connect(host: HostConfig) -> asyncssh.SSHClientConnection:
         for jump in target.jumps:
             passed.append(await _connect_to(await resolve(jump), passed[-1] if passed else None))
         connection = await _connect_to(target, passed[-1] if passed else None)
-    except BaseException:
+    except BaseException:  # a cancelled task as well: the connection would stay open
         for connection in reversed(passed):
             connection.abort()
         raise

@@ -15,7 +15,7 @@ from console.config.hosts import HostConfig
 from console.errors import ConsoleError
 from console.link.inbox import CAPACITY_BYTES
 from remote.protocol.ids import new_op_id
-from remote.protocol.jobs import Finished, Queued, Running, Stalled, Starting
+from remote.protocol.jobs import Finished, Running
 from remote.protocol.requests import GetJob, JobReply, Ping, StartJob
 from remote.protocol.specs import MappingCopySpec
 from tests.faults.linked import PATIENCE_S, QUICK, Ground, ground_before
@@ -60,6 +60,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_skypilot_6787_a_lost_link_is_no_lost_job(ground: Ground, fault: str) -> None:
     ground.workshop.start("talker", TALKER)
+    await asyncio.to_thread(ground.workshop.until, "talker", lambda job: isinstance(job.state, Running))
     strike, words = FAULTS[fault]
     async with ground.console("talker") as console:
         await console.until(lambda: len(console.log) > 200)
@@ -72,7 +73,7 @@ async def test_skypilot_6787_a_lost_link_is_no_lost_job(ground: Ground, fault: s
         reached = len(console.log)
         await console.until(lambda: len(console.log) > reached + 200)
         await console.until_log(await finish_talker(ground))
-        assert {type(job.state) for job in console.jobs} <= {Queued, Starting, Running, Stalled, Finished}
+        assert all(isinstance(job.state, Running | Finished) for job in console.jobs)
 
 
 async def test_silence_that_meets_a_ping_on_its_way_is_told_as_silence(ground: Ground) -> None:
