@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,6 +50,15 @@ class ServerJob(NamedTuple):
                         return event
             time.sleep(0.1)
         raise AssertionError(f"the server never was ready:\n{self.log()[-4000:]}")
+
+    def take_port(self, seconds: float = 60) -> socket.socket:
+        """Listen on the port that the agent chose for its engine, as soon as it has said which: the engine still loads."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if (told := re.search(r"--port[= ](\d+)", self.log())) is not None:
+                return socket.create_server(("127.0.0.1", int(told[1])))
+            time.sleep(0.01)
+        raise AssertionError(f"no engine was launched:\n{self.log()[-4000:]}")
 
     def family(self) -> list[psutil.Process]:
         """Everything that the agent started and that lives, the engine and what it started."""

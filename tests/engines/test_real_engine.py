@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -245,8 +244,8 @@ def test_a_killed_scheduler_ends_the_job_with_the_reason_and_leaves_nothing(serv
 
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_told(serve: Serve, tiny_models: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        spec = engine("torch_native", port=taken.getsockname()[1])
-        failure = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=spec)).failure()
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=engine("torch_native")))
+    with server.take_port():
+        failure = server.failure()
     assert "before it was ready" in failure.message
     assert "took its port" in failure.message

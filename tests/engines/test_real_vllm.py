@@ -1,7 +1,6 @@
 """Real vLLM on this machine's CPU, launched as a run launches it, with a drafter as the trainer exports it."""
 
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from remote.agents.training.export import ExportedMapping, write_checkpoint
 from remote.agents.training.model import Drafter, DrafterShape
 from remote.agents.training.target import read_target_config
 from remote.protocol.progress import ServerPhase
-from remote.protocol.run import EngineConfig, FlagValue, SpeculationConfig
+from remote.protocol.run import EngineConfig, SpeculationConfig
 from remote.protocol.specs import DrafterServing, ServerSpec
 from remote.telemetry.engine import EngineEndpoint, EngineReader
 
@@ -55,7 +54,7 @@ def drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def spec(python: Path, *, drafter: Path | None = None, **flags: FlagValue) -> ServerSpec:
+def spec(python: Path, *, drafter: Path | None = None) -> ServerSpec:
     engine = EngineConfig(
         name="vllm",
         python=str(python),
@@ -63,7 +62,6 @@ def spec(python: Path, *, drafter: Path | None = None, **flags: FlagValue) -> Se
         dtype="float32",
         context_length=256,
         max_running_requests=4,
-        flags=flags,
     )
     speculation = SpeculationConfig(num_steps=2, draft_tokens=3)
     serving = DrafterServing(model=str(drafter), speculation=speculation, layer_ids=LAYERS) if drafter else None
@@ -139,8 +137,9 @@ def test_a_killed_server_takes_its_engine_core_along(serve_elsewhere: Serve, vll
 
 
 def test_a_port_that_is_taken_is_told(serve_elsewhere: Serve, vllm_python: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        failure = serve_elsewhere(spec(vllm_python, port=taken.getsockname()[1])).failure()
+    server = serve_elsewhere(spec(vllm_python))
+    with server.take_port():
+        failure = server.failure()
     assert "before it was ready" in failure.message
     assert "took its port" in failure.message
 
