@@ -68,6 +68,7 @@ def _levels(levels: Sequence[LevelVerdict]) -> list[str]:
             f"{level.acceptance_length:.2f}",
             f"{level.step_cost:.2f}",
             f"{1000 * level.baseline_first_token_s:.0f} → {1000 * level.drafter_first_token_s:.0f}",
+            f"{_cores(level.baseline_others_cores)} → {_cores(level.drafter_others_cores)}",
             level.decision if level.counts else f"{level.decision} (does not count)",
         )
         for level in levels
@@ -82,6 +83,7 @@ def _levels(levels: Sequence[LevelVerdict]) -> list[str]:
                 "Acceptance",
                 "Break-even",
                 "First token (ms)",
+                "Others' cores",
                 "Verdict",
             ),
             rows,
@@ -90,9 +92,14 @@ def _levels(levels: Sequence[LevelVerdict]) -> list[str]:
         (
             "Rates are those of one request after its first token. *Acceptance* is the number of tokens per verification, the bonus "
             "token included; *break-even* is the number at which the drafter would cost as much as it brings: the time of a "
-            "verification with its drafts, in plain steps. First-token times are medians, without the drafter and with it."
+            "verification with its drafts, in plain steps. First-token times are medians, without the drafter and with it; "
+            "*others' cores* is how many of the host's other processes kept busy meanwhile, in the same order."
         ),
     ]
+
+
+def _cores(busy: float | None) -> str:
+    return UNKNOWN if busy is None else f"{busy:.1f}"
 
 
 def _causes(verdict: VerdictReport) -> list[str]:

@@ -25,6 +25,7 @@ class Server(NamedTuple):
 
     job_id: str
     url: str
+    pid: int
 
 
 class Execution:
@@ -115,7 +116,8 @@ class Execution:
         return verdict
 
     def _measure(self, stage: RunningStage, arm: Arm, server: Server, *, share: tuple[float, float]) -> None:
-        self._run_job(f"evaluation-{arm}", stages.evaluation(self._plan, arm, server.url), stage, share=share)
+        spec = stages.evaluation(self._plan, arm, server.url, server.pid)
+        self._run_job(f"evaluation-{arm}", spec, stage, share=share)
         self._children.stop(server.job_id, f"the {arm} arm is measured")
 
     def _serve(self, name: StageName, spec: ServerSpec) -> Server:
@@ -136,7 +138,7 @@ class Execution:
         if not ready:
             raise failure(job_id, "the server ended before it was ready")
         self._children.depend_on(job_id)
-        return Server(job_id, ready[-1].url)
+        return Server(job_id, ready[-1].url, ready[-1].pid)
 
     def _run_stage(self, name: StageName, spec: Spec) -> None:
         with self._reporter.at_work(name) as stage:

@@ -17,7 +17,7 @@ from remote.protocol.run import EngineConfig, RunConfig
 
 _VERSION = 1
 """Raised when the code makes another artifact from the same inputs."""
-_MEASUREMENT = 2
+_MEASUREMENT = 3
 """Raised when an arm is measured or reported otherwise, which leaves the drafter as it is."""
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from remote.errors import WorkFailed
 from remote.pipeline.evidence import read_evidence, read_provenance
-from remote.pipeline.speedup import judge_level
+from remote.pipeline.speedup import is_disturbed, judge_level
 from remote.pipeline.stages import Blueprint
 from remote.pipeline.verdict import VERDICT_NAME, judge, write_verdict
 from remote.protocol.reports import EvaluationReport, VerdictReport
@@ -27,6 +27,23 @@ def compare_arms(blueprint: Blueprint) -> str:
         f"without the drafter, {level.drafter_tokens_per_s:.1f} with it: {level.speedup:.2f}x"
         for level in levels
     )
+
+
+def find_disturbance(blueprint: Blueprint) -> str | None:
+    """Why the reports that are there, at loads that count, are not to be compared; None where they are or cannot be read."""
+    try:
+        baseline, drafter = _read_arms(blueprint)
+    except WorkFailed:
+        return None
+    counting = blueprint.run.verdict.concurrency
+    served = {level.concurrency: level for level in drafter.levels}
+    for level in baseline.levels:
+        other = served.get(level.concurrency)
+        if other is None or (counting is not None and level.concurrency not in counting):
+            continue
+        if is_disturbed(level, other, baseline.cores):
+            return f"other processes used {other.others_cores:.1f} of {baseline.cores} cores beside it and {level.others_cores:.1f} beside the baseline"
+    return None
 
 
 def judge_run(blueprint: Blueprint) -> VerdictReport:

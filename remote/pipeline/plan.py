@@ -13,6 +13,7 @@ from remote.jobs import launch
 from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED, combine, fingerprints
+from remote.pipeline.judging import find_disturbance
 from remote.pipeline.problems import Survey, survey
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect, was_begun_with
 from remote.pipeline.stages import UNKNOWN_URL, Blueprint
@@ -76,12 +77,18 @@ def look(blueprint: Blueprint, *, thorough: bool) -> Found:
     """What is there of the run's artifacts; `thorough` reads them again in full."""
     layout, marks = blueprint.layout, blueprint.fingerprints
     store = inspect(layout.store, marks.extraction, thorough=thorough)
+    drafter_report = inspect(layout.drafter_report, marks.drafter_report, thorough=thorough)
+    baseline_report = inspect(layout.baseline_report, marks.baseline_report, thorough=thorough)
+    if isinstance(drafter_report, Valid) and isinstance(baseline_report, Valid):
+        why = find_disturbance(blueprint)
+        if why is not None:
+            drafter_report = baseline_report = Outdated(why)
     return Found(
         store=store,
         mapping=inspect(layout.mapping, marks.vocabulary, thorough=thorough),
         drafter=inspect(layout.drafter, marks.training, thorough=thorough),
-        drafter_report=inspect(layout.drafter_report, marks.drafter_report, thorough=thorough),
-        baseline_report=inspect(layout.baseline_report, marks.baseline_report, thorough=thorough),
+        drafter_report=drafter_report,
+        baseline_report=baseline_report,
         verdict=inspect(layout.verdict, marks.verdict, thorough=thorough),
         store_to_go_on=isinstance(store, Absent) and was_begun_with(layout.store, marks.extraction),
         checkpoint=has_checkpoint(layout.checkpoints, marks.training),

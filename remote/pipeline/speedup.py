@@ -10,6 +10,8 @@ from remote.protocol.reports import ArmLevel, CategoryAcceptance, Decision, Leve
 
 _RESAMPLES = 2000
 _INTERVAL_PERCENT = (2.5, 97.5)
+MATERIAL_SHARE = 0.15
+"""Of the host's cores. A screen and the recorder together keep a tenth of two cores busy; one process more on those is half."""
 Figures = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 _NOTHING = 1e-9
 """In place of no tokens or no time, so that a prompt answered with a single token cannot divide by zero."""
@@ -23,9 +25,17 @@ class Pair(NamedTuple):
 
 
 def judge_level(
-    baseline: ArmLevel, drafter: ArmLevel, *, minimum_speedup: float, counts: bool = True, seed: int = 0
+    baseline: ArmLevel,
+    drafter: ArmLevel,
+    *,
+    minimum_speedup: float,
+    counts: bool = True,
+    cores: int | None = None,
+    seed: int = 0,
 ) -> LevelVerdict:
     """Promote when the speed-up is surely above the minimum, reject when it surely is not, else inconclusive.
+
+    It is inconclusive, too, where others kept the host's `cores` busy beside one arm more than beside the other.
 
     Raises UsageError when the arms share no prompt.
     """
@@ -34,10 +44,11 @@ def judge_level(
     low, high = speedup_interval(pairs, seed)
     low, high = min(low, speedup), max(high, speedup)
     acceptance = drafter.acceptance_length or 1.0
+    disturbed = is_disturbed(baseline, drafter, cores)
     return LevelVerdict(
         concurrency=baseline.concurrency,
         counts=counts,
-        decision=_decide(low, high, minimum_speedup),
+        decision="inconclusive" if disturbed else _decide(low, high, minimum_speedup),
         baseline_tokens_per_s=baseline.decode_tokens_per_s,
         drafter_tokens_per_s=drafter.decode_tokens_per_s,
         speedup=speedup,
@@ -48,7 +59,18 @@ def judge_level(
         drafter_first_token_s=statistics.median(one.time_to_first_token_s for one in drafter.prompts),
         acceptance_length=acceptance,
         step_cost=acceptance / speedup,
+        baseline_others_cores=baseline.others_cores,
+        drafter_others_cores=drafter.others_cores,
+        disturbed=disturbed,
     )
+
+
+def is_disturbed(baseline: ArmLevel, drafter: ArmLevel, cores: int | None) -> bool:
+    """Whether others were at work beside one arm so much more than beside the other that the rates cannot be compared."""
+    loads = baseline.others_cores, drafter.others_cores
+    if cores is None or loads[0] is None or loads[1] is None:
+        return False
+    return abs(loads[0] - loads[1]) > MATERIAL_SHARE * cores
 
 
 def _decide(low: float, high: float, minimum_speedup: float) -> Decision:

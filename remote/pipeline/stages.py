@@ -108,7 +108,7 @@ def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
     )
 
 
-def evaluation(plan: Blueprint, arm: Arm, url: str) -> EvaluationSpec:
+def evaluation(plan: Blueprint, arm: Arm, url: str, server_pid: int | None = None) -> EvaluationSpec:
     """Measure one arm; the baseline is measured second and compares its outputs with the drafter's."""
     of_drafter = arm == "drafter"
     return EvaluationSpec(
@@ -121,6 +121,7 @@ def evaluation(plan: Blueprint, arm: Arm, url: str) -> EvaluationSpec:
         fingerprint=plan.fingerprints.drafter_report if of_drafter else plan.fingerprints.baseline_report,
         reference=None if of_drafter else str(plan.layout.drafter_report),
         drafter=str(plan.layout.drafter) if of_drafter else None,
+        server_pid=server_pid,
     )
 
 

@@ -48,7 +48,7 @@ def judge(
     seed: int = 0,
 ) -> VerdictReport:
     """Promote when every level that counts is surely faster than the minimum, reject when one surely is not, outputs differ or
-    too little is accepted, else inconclusive.
+    too little is accepted, else inconclusive; also where others were at work beside one arm alone.
 
     "Surely" is the 95% interval of a bootstrap paired by prompt. `baseline` holds the comparison of the outputs. Raises
     UsageError when the arms share no level or no prompt.
@@ -62,13 +62,14 @@ def judge(
             *one,
             minimum_speedup=config.minimum_speedup,
             counts=config.concurrency is None or one[0].concurrency in config.concurrency,
+            cores=baseline.cores,
             seed=seed,
         )
         for one in both
     ]
     outputs = _count_outputs(len(pair(*both[0])), baseline.divergences)
     first, served = levels[0], both[0][1]
-    decision, reasons = _decide(levels, outputs, first.acceptance_length, config)
+    decision, reasons = _decide(levels, outputs, first.acceptance_length, config, baseline.cores)
     positions = acceptance_by_position(served)
     return VerdictReport(
         decision=decision,
@@ -93,6 +94,7 @@ def judge(
         divergences=sorted(baseline.divergences, key=lambda one: one.near_tie)[:SHOWN_DIVERGENCES],
         causes=find_causes(evidence, served, positions),
         provenance=provenance,
+        cores=baseline.cores,
     )
 
 
@@ -111,7 +113,7 @@ def _count_outputs(prompts: int, divergences: Sequence[Divergence]) -> _Outputs:
 
 
 def _decide(
-    levels: Sequence[LevelVerdict], outputs: _Outputs, acceptance: float, config: VerdictConfig
+    levels: Sequence[LevelVerdict], outputs: _Outputs, acceptance: float, config: VerdictConfig, cores: int | None
 ) -> tuple[Decision, list[str]]:
     counting = [level for level in levels if level.counts]
     asked = f"{config.minimum_speedup:g}x"
@@ -130,8 +132,10 @@ def _decide(
     unsure = [level for level in counting if level.decision == "inconclusive"]
     if unsure:
         return "inconclusive", [
-            f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and {level.speedup_interval[1]:.2f}x "
-            f"({_how_sure(outputs)}), which is not all above {asked}"
+            describe_disturbance(level, cores)
+            if level.disturbed
+            else f"{_with(level)} the speed-up lies between {level.speedup_interval[0]:.2f}x and "
+            f"{level.speedup_interval[1]:.2f}x ({_how_sure(outputs)}), which is not all above {asked}"
             for level in unsure
         ]
     faster = [
@@ -140,6 +144,14 @@ def _decide(
         for level in counting
     ]
     return "promote", [*faster, f"the outputs are the same, at an acceptance length of {acceptance:.2f}"]
+
+
+def describe_disturbance(level: LevelVerdict, cores: int | None) -> str:
+    """Why the level's speed-up says nothing."""
+    return (
+        f"{_with(level)} {level.speedup:.2f}x is not conclusive: other processes used {level.drafter_others_cores:.1f} of "
+        f"{cores} cores beside the drafter's arm, {level.baseline_others_cores:.1f} beside the other"
+    )
 
 
 def _how_sure(outputs: _Outputs) -> str:
@@ -170,7 +182,14 @@ def _advise(decision: Decision, levels: Sequence[LevelVerdict], outputs: _Output
             f"a verification takes as long as {first.step_cost:.2f} plain steps and brings {first.acceptance_length:.2f} tokens: "
             f"fewer speculative steps or a smaller draft vocabulary make it cheaper"
         )
-    if decision == "inconclusive":
+    counting = [level for level in levels if level.counts]
+    if any(level.disturbed for level in counting):
+        advice.append(
+            "end what else works on the host, or wait for it, and start the run again: both arms are measured anew, nothing else"
+        )
+    if decision == "inconclusive" and any(
+        level.decision == "inconclusive" and not level.disturbed for level in counting
+    ):
         advice.append("measure more prompts, on a quieter host")
     if outputs.prompts < FEW_PROMPTS:
         advice.append(f"{outputs.prompts} prompts are few; {FEW_PROMPTS} or more make the interval trustworthy")

@@ -73,7 +73,8 @@ class ArmLevel(Message, frozen=True, kw_only=True):
     """One arm with so many requests at a time.
 
     `decode_tokens_per_s` is the token-weighted rate of one request, `output_tokens_per_s` that of the whole server over
-    `seconds`; acceptance is weighted by verifications, the bonus token included.
+    `seconds`; acceptance is weighted by verifications, the bonus token included. `others_cores` is how many cores other processes
+    than the server's and the measurement's own kept busy meanwhile, None where that is not known.
     """
 
     concurrency: int
@@ -83,10 +84,14 @@ class ArmLevel(Message, frozen=True, kw_only=True):
     end_to_end_tokens_per_s: float
     output_tokens_per_s: float
     acceptance_length: float | None
+    others_cores: float | None = None
 
 
 class EvaluationReport(Message, frozen=True, kw_only=True):
-    """One arm, level by level; `compared_outputs` counts the pairs of outputs that were held against the other arm's."""
+    """One arm, level by level; `compared_outputs` counts the pairs of outputs that were held against the other arm's.
+
+    `cores` is how many the host has.
+    """
 
     arm: Arm
     model: str
@@ -102,6 +107,7 @@ class EvaluationReport(Message, frozen=True, kw_only=True):
     compared_outputs: int
     divergences: list[Divergence]
     fingerprint: str
+    cores: int | None = None
 
 
 Decision = Literal["promote", "reject", "inconclusive"]
@@ -112,7 +118,8 @@ class LevelVerdict(Message, frozen=True, kw_only=True):
     `count` was measured to be seen.
 
     `speedup_interval` is a 95% bootstrap, paired by prompt. `step_cost` is the time of a verification with its drafts in plain
-    decoding steps: the acceptance length at which the drafter begins to help.
+    decoding steps: the acceptance length at which the drafter begins to help. `…_others_cores` as in `ArmLevel`: where they
+    differ much (`disturbed`), the arms were not measured alike and the level decides nothing.
     """
 
     concurrency: int
@@ -128,6 +135,9 @@ class LevelVerdict(Message, frozen=True, kw_only=True):
     drafter_first_token_s: float
     acceptance_length: float
     step_cost: float
+    baseline_others_cores: float | None = None
+    drafter_others_cores: float | None = None
+    disturbed: bool = False
 
 
 class CategoryAcceptance(Message, frozen=True, kw_only=True):
@@ -183,7 +193,7 @@ class VerdictReport(Message, frozen=True, kw_only=True):
     """Promote, reject or inconclusive. The rates, the speed-up and its interval are those of the first of `levels`.
 
     `prompts` counts prompts, as do the three figures of the outputs: a prompt whose outputs differ at one level differs.
-    `position_acceptance[k]` is the share of verifications that accepted the (k+1)-th proposal.
+    `position_acceptance[k]` is the share of verifications that accepted the (k+1)-th proposal. `cores` is how many the host has.
     """
 
     decision: Decision
@@ -208,6 +218,7 @@ class VerdictReport(Message, frozen=True, kw_only=True):
     divergences: list[Divergence] = []
     causes: list[Cause] = []
     provenance: Provenance | None = None
+    cores: int | None = None
 
 
 class StagePlan(Message, frozen=True, kw_only=True):

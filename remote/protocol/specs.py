@@ -96,7 +96,8 @@ class TrainingSpec(Message, frozen=True, kw_only=True):
 class EvaluationSpec(Message, frozen=True, kw_only=True):
     """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with.
 
-    `drafter` is the one that the server has.
+    `drafter` is the one that the server has. `server_pid` is the server's first process: what it and those below it use is not
+    taken for load by others.
     """
 
     arm: Arm
@@ -108,6 +109,7 @@ class EvaluationSpec(Message, frozen=True, kw_only=True):
     fingerprint: str
     reference: str | None = None
     drafter: str | None = None
+    server_pid: int | None = None
 
 
 class BenchmarkSpec(Message, frozen=True, kw_only=True):

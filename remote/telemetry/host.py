@@ -33,7 +33,7 @@ class HostReader:
 
     def read(self) -> HostSample:
         """A reading of now."""
-        before, self._cores = self._cores, _core_times()
+        before, self._cores = self._cores, core_times()
         rates = self._rates.advance(time.monotonic(), {**_network_bytes(), **_disk_bytes()})
         memory = psutil.virtual_memory()
         shared = _shared_memory()
@@ -70,7 +70,8 @@ def read_cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return next(filter(None, names), platform.machine() or "unknown processor")
 
 
-def _core_times() -> list[CoreTimes]:
+def core_times() -> list[CoreTimes]:
+    """Each core's times; what a hypervisor took away counts as busy."""
     found = []
     for times in psutil.cpu_times(percpu=True):
         # The kernel counts guest time within user and nice as well.

@@ -128,14 +128,17 @@ def test_running_it_again_does_nothing_twice(finished_run, roost) -> None:
     assert code == 0, narration
     for stage in ("extraction", "vocabulary", "training"):
         assert f"{stage}: skipped" in narration
-    assert document["run"]["verdict"] == finished_run[1]["run"]["verdict"]
+    first = finished_run[1]["run"]["verdict"]
+    if any(level["counts"] and level["disturbed"] for level in first["levels"]):  # the tests' own machine was busy
+        assert "evaluation: done" in narration
+    else:
+        assert document["run"]["verdict"] == first
     assert (roost.root / "runs/tiny/store/manifest.json").stat().st_mtime_ns == before
 
 
 def test_a_verdict_can_be_required(finished_run, roost) -> None:
-    wanted = finished_run[1]["run"]["verdict"]["decision"]
-    code, _, _ = roost("run", "tiny", "--wait", "--require", "promote")
-    assert code == (0 if wanted == "promote" else 5)
+    code, document, _ = roost("run", "tiny", "--wait", "--require", "promote")
+    assert code == (0 if document["run"]["verdict"]["decision"] == "promote" else 5)
 
 
 def test_a_plan_says_what_would_be_done(roost) -> None:

@@ -126,6 +126,7 @@ def _evaluate(spec: EvaluationSpec, job: JobContext) -> JobResult:
         )
     )
     prompts = [_answer(f"p-{number}", rate, acceptance) for number in range(2)]
+    others = 1.5 if _behaviour(job) == "disturbed" else 0.1
     report = EvaluationReport(
         arm=spec.arm,
         model=spec.target_model,
@@ -137,15 +138,18 @@ def _evaluate(spec: EvaluationSpec, job: JobContext) -> JobResult:
         host_name="host",
         devices=["a processor"],
         measured_at=time.time(),
-        levels=[_level(concurrency, prompts, rate, acceptance) for concurrency in spec.evaluation.concurrency],
+        levels=[_level(concurrency, prompts, rate, acceptance, others) for concurrency in spec.evaluation.concurrency],
         compared_outputs=0 if spec.reference is None else 2,
         divergences=[],
         fingerprint=spec.fingerprint,
+        cores=2,
     )
     return _publish("evaluation", Path(spec.report), spec.fingerprint, msgspec.json.encode(report), "report.json")
 
 
-def _level(concurrency: int, prompts: list[PromptResult], rate: float, acceptance: float | None) -> ArmLevel:
+def _level(
+    concurrency: int, prompts: list[PromptResult], rate: float, acceptance: float | None, others: float
+) -> ArmLevel:
     return ArmLevel(
         concurrency=concurrency,
         prompts=prompts,
@@ -154,6 +158,7 @@ def _level(concurrency: int, prompts: list[PromptResult], rate: float, acceptanc
         end_to_end_tokens_per_s=rate,
         output_tokens_per_s=rate,
         acceptance_length=acceptance,
+        others_cores=others,
     )
 
 

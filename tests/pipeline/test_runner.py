@@ -232,6 +232,18 @@ def test_when_the_drafter_is_measured_again_so_is_the_baseline(done_before: Benc
     assert len(list((done_before.root / "runs/trial").glob("evaluation-baseline.superseded-*"))) == 1
 
 
+def test_arms_that_were_not_measured_alike_are_measured_again_and_nothing_else(done_before: Bench):
+    shutil.rmtree(done_before.root / "runs/trial/evaluation-drafter")
+    done_before.misbehave(evaluation_baseline="disturbed")
+    assert done_before.conduct(done_before.open()).summary["decision"] == "inconclusive"
+    done_before.misbehave()
+    job = done_before.open()
+    assert done_before.conduct(job).summary["decision"] == "promote"
+    assert skipped(job) == {"server", "extraction", "vocabulary", "training"}
+    notes = [record.event.text for record in told(job) if isinstance(record.event, Note)]
+    assert any("other processes used 0.1 of 2 cores beside it and 1.5 beside the baseline" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("who", "stage", "said"),
     [

@@ -28,7 +28,13 @@ def answer(number: int, seconds: float, *, tokens: int = 65, calls: int | None =
     )
 
 
-def level(seconds: list[float], *, concurrency: int = 1, acceptance: float | None = None) -> ArmLevel:
+def level(
+    seconds: list[float],
+    *,
+    concurrency: int = 1,
+    acceptance: float | None = None,
+    others: float | None = None,
+) -> ArmLevel:
     calls = None if acceptance is None else round(64 / acceptance)
     prompts = [answer(number, value, calls=calls) for number, value in enumerate(seconds)]
     return ArmLevel(
@@ -39,6 +45,7 @@ def level(seconds: list[float], *, concurrency: int = 1, acceptance: float | Non
         end_to_end_tokens_per_s=1.0,
         output_tokens_per_s=65 * len(seconds) * concurrency / sum(seconds),
         acceptance_length=acceptance,
+        others_cores=others,
     )
 
 
@@ -58,6 +65,7 @@ def report(arm: str, *levels: ArmLevel) -> EvaluationReport:
         compared_outputs=sum(len(one.prompts) for one in levels),
         divergences=[],
         fingerprint="f",
+        cores=2,
     )
 
 
@@ -138,6 +146,41 @@ def test_a_speedup_that_may_be_none_is_inconclusive() -> None:
     assert low < 1.0 < high
     assert verdict.decision == "inconclusive"
     assert any("quieter host" in advice for advice in verdict.advice)
+
+
+@pytest.mark.parametrize("factor", [0.66, 2.15])
+def test_load_beside_one_arm_alone_makes_a_speedup_inconclusive_and_says_what_to_do(factor: float) -> None:
+    base = report("baseline", level(STEADY, others=1.31))
+    fast = report("drafter", level(scaled(factor), acceptance=1.9, others=0.08))
+    verdict = judge(base, fast, CONFIG, evidence=NOTHING_KNOWN)
+    assert verdict.decision == "inconclusive"
+    said = "other processes used 0.1 of 2 cores beside the drafter's arm, 1.3 beside the other"
+    assert verdict.reasons == [f"with one request at a time {factor:.2f}x is not conclusive: {said}"]
+    assert "start the run again" in verdict.advice[-1]
+    assert not any("more prompts" in advice for advice in verdict.advice)
+    assert (verdict.levels[0].baseline_others_cores, verdict.levels[0].drafter_others_cores) == (1.31, 0.08)
+
+
+@pytest.mark.parametrize(("beside_base", "beside_drafter"), [(0.1, 0.3), (1.4, 1.3), (None, 1.9), (None, None)])
+def test_load_that_was_the_same_or_is_not_known_decides_nothing(
+    beside_base: float | None, beside_drafter: float | None
+) -> None:
+    base = report("baseline", level(STEADY, others=beside_base))
+    fast = report("drafter", level(scaled(1.4), acceptance=1.9, others=beside_drafter))
+    assert judge(base, fast, CONFIG, evidence=NOTHING_KNOWN).decision == "promote"
+
+
+def test_load_beside_a_level_that_does_not_count_is_shown_and_decides_nothing() -> None:
+    base = report("baseline", level(STEADY, others=0.1), level(STEADY, concurrency=4, others=1.5))
+    fast = report(
+        "drafter",
+        level(scaled(1.4), acceptance=1.9, others=0.1),
+        level(scaled(1.4), concurrency=4, acceptance=1.9, others=0.1),
+    )
+    verdict = judge(base, fast, VerdictConfig(concurrency=[1]), evidence=NOTHING_KNOWN)
+    assert verdict.decision == "promote"
+    assert [one.disturbed for one in verdict.levels] == [False, True]
+    assert verdict.advice == []
 
 
 def test_a_drafter_must_help_at_every_level() -> None:

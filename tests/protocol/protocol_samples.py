@@ -136,6 +136,7 @@ SPECS = [
         fingerprint="f" * 64,
         reference="/runs/embedded/evaluation-baseline",
         drafter="/runs/embedded/drafter",
+        server_pid=4711,
     ),
     specs.RunSpec(run=RUN),
     BENCHMARK,
@@ -300,6 +301,7 @@ ARM_LEVEL = reports.ArmLevel(
     end_to_end_tokens_per_s=40.0,
     output_tokens_per_s=38.0,
     acceptance_length=1.75,
+    others_cores=0.25,
 )
 EVALUATION_REPORT = reports.EvaluationReport(
     arm="drafter",
@@ -316,6 +318,7 @@ EVALUATION_REPORT = reports.EvaluationReport(
     compared_outputs=1,
     divergences=[DIVERGENCE],
     fingerprint="f" * 64,
+    cores=128,
 )
 LEVEL_VERDICT = reports.LevelVerdict(
     concurrency=1,
@@ -331,6 +334,9 @@ LEVEL_VERDICT = reports.LevelVerdict(
     drafter_first_token_s=0.25,
     acceptance_length=1.75,
     step_cost=1.8,
+    baseline_others_cores=0.25,
+    drafter_others_cores=42.5,
+    disturbed=True,
 )
 CATEGORY = reports.CategoryAcceptance(category="writing", prompts=10, verifications=320, acceptance_length=1.75)
 CAUSE = reports.Cause(cause="coverage", suspect=True, text="the draft vocabulary covers 60.0% of the answers' tokens")
@@ -381,6 +387,7 @@ VERDICT = reports.VerdictReport(
     divergences=[DIVERGENCE],
     causes=[CAUSE],
     provenance=PROVENANCE,
+    cores=128,
 )
 STAGE_PLAN = reports.StagePlan(
     stage="extraction",

@@ -40,7 +40,7 @@ def test_the_decision_comes_first_and_then_why() -> None:
 
 def test_every_level_and_category_has_its_row() -> None:
     page = verdict_markdown(verdict(), PLOTS)
-    assert "| 4 | 80.00 | 104.00 | **1.30x** (1.25 to 1.35) | 2.40 | 1.85 | 200 → 250 | promote |" in page
+    assert "| 4 | 80.00 | 104.00 | **1.30x** (1.25 to 1.35) | 2.40 | 1.85 | 200 → 250 | 0.1 → – | promote |" in page
     assert "| 16 | 70" not in page.split("whole server")[0]
     assert "inconclusive (does not count)" in page
     assert page.index("| stem |") < page.index("| coding |")

@@ -33,6 +33,7 @@ def level(
         drafter_first_token_s=0.25,
         acceptance_length=2.4,
         step_cost=2.4 / speedup,
+        baseline_others_cores=0.125,
     )
 
 

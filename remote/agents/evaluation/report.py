@@ -31,8 +31,10 @@ def acceptance_length(prompts: Sequence[PromptResult]) -> float | None:
     return sum(len(prompt.output_ids) - 1 for prompt in prompts) / calls if calls else None
 
 
-def summarise(concurrency: int, prompts: Sequence[PromptResult], seconds: float) -> ArmLevel:
-    """The figures of one level, whose prompts took `seconds` together."""
+def summarise(
+    concurrency: int, prompts: Sequence[PromptResult], seconds: float, *, others_cores: float | None = None
+) -> ArmLevel:
+    """The figures of one level, whose prompts took `seconds` together while others kept `others_cores` busy."""
     return ArmLevel(
         concurrency=concurrency,
         prompts=list(prompts),
@@ -41,6 +43,7 @@ def summarise(concurrency: int, prompts: Sequence[PromptResult], seconds: float)
         end_to_end_tokens_per_s=end_to_end_rate(prompts),
         output_tokens_per_s=sum(len(prompt.output_ids) for prompt in prompts) / seconds if seconds > 0 else 0.0,
         acceptance_length=acceptance_length(prompts),
+        others_cores=others_cores,
     )
 
 

@@ -1,5 +1,6 @@
 """The evaluation agent's work: measure one arm, compare it with the other, write the report; or measure any server."""
 
+import os
 import shutil
 import socket
 import time
@@ -9,6 +10,7 @@ import msgspec
 
 from remote.agents.evaluation.benchmark import Benchmark
 from remote.agents.evaluation.client import EngineClient
+from remote.agents.evaluation.load import LoadByOthers
 from remote.agents.evaluation.provenance import devices
 from remote.agents.evaluation.report import acceptance_length, compare, decode_rate, oddity, summarise
 from remote.agents.evaluation.sending import send_all
@@ -67,9 +69,9 @@ class Evaluation:
                 self.job.tell(Note(level="warning", text=f"the answer to prompt {result.prompt_id} is {odd}"))
             self._tell(concurrency, results, done_before)
 
-        began = time.perf_counter()
+        load, began = LoadByOthers(self.spec.server_pid), time.perf_counter()
         in_order = send_all(self.prompts, concurrency, self._complete, tell, self.job.check_stop)
-        return summarise(concurrency, in_order, time.perf_counter() - began)
+        return summarise(concurrency, in_order, time.perf_counter() - began, others_cores=load.cores())
 
     def _complete(self, prompt: Prompt) -> PromptResult:
         input_ids = self.inputs[prompt.prompt_id]
@@ -145,6 +147,7 @@ class Evaluation:
             compared_outputs=compared,
             divergences=divergences,
             fingerprint=self.spec.fingerprint,
+            cores=os.cpu_count(),
         )
 
     def _write(self, report: EvaluationReport) -> ArtifactRef:
