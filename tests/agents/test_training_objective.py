@@ -15,7 +15,6 @@ from remote.agents.training.objective import (
     Batch,
     LossOptions,
     Teacher,
-    total_loss,
     unroll,
 )
 
@@ -67,9 +66,11 @@ class Golden:
         batch = self.batch()
         return Batch(batch.input_ids[rows], batch.loss_mask[rows], batch.aux[rows], batch.final[rows])
 
-    def outcomes(self, batch: Batch, options: LossOptions):
+    def unrolled(self, batch: Batch, options: LossOptions):
         targets = self.teacher.targets(batch, options)
-        return targets, unroll(self.drafter, batch, targets, self.draft_ids, steps=self.steps, options=options)
+        return targets, unroll(
+            self.drafter, batch, targets, self.draft_ids, steps=self.steps, decay=self.decay, options=options
+        )
 
 
 @pytest.fixture(params=CASES)
@@ -78,13 +79,12 @@ def golden(request) -> Golden:
 
 
 def test_losses_and_gradients_equal_specforge(golden):
-    _, outcomes = golden.outcomes(golden.batch(), SPECFORGE)
-    losses = torch.stack([outcome.loss for outcome in outcomes])
+    _, unrolled = golden.unrolled(golden.batch(), SPECFORGE)
+    losses = torch.stack([outcome.loss for outcome in unrolled.steps])
     expected = golden.facts["specforge"]
     torch.testing.assert_close(losses, torch.tensor(expected["step_losses"]), rtol=0, atol=1e-6)
-    total = total_loss(outcomes, golden.decay)
-    total.backward()
-    assert float(total.detach()) == pytest.approx(expected["total_loss"], abs=2e-6)
+    unrolled.total.backward()
+    assert float(unrolled.total.detach()) == pytest.approx(expected["total_loss"], abs=2e-6)
     for name, parameter in golden.drafter.named_parameters():
         torch.testing.assert_close(
             parameter.grad,
@@ -96,8 +96,8 @@ def test_losses_and_gradients_equal_specforge(golden):
 
 
 def test_accuracies_equal_specforge(golden):
-    _, outcomes = golden.outcomes(golden.batch(), SPECFORGE)
-    counted = [int(outcome.right) / max(outcome.counted, 1) for outcome in outcomes]
+    _, unrolled = golden.unrolled(golden.batch(), SPECFORGE)
+    counted = [int(outcome.right) / max(outcome.counted, 1) for outcome in unrolled.steps]
     assert counted == pytest.approx(golden.facts["specforge"]["step_accuracy"], abs=1e-6)
 
 
@@ -106,11 +106,11 @@ def test_losses_equal_speculators_less_the_targets_entropy(golden):
         batch = golden.row(number)
         final = batch.final * torch.rsqrt(batch.final.square().mean(-1, keepdim=True) + 1e-5)
         batch = Batch(batch.input_ids, batch.loss_mask, batch.aux, final)
-        targets, outcomes = golden.outcomes(batch, SPECULATORS)
-        for step, outcome in enumerate(outcomes):
+        targets, unrolled = golden.unrolled(batch, SPECULATORS)
+        for step, outcome in enumerate(unrolled.steps):
             likely = targets.probabilities[targets.index >= step]
             entropy = -(likely * likely.log()).sum() / outcome.counted
-            divergence = float((outcome.loss - entropy).detach()) * outcome.counted / (outcome.counted + 1e-5)
+            divergence = float(outcome.loss - entropy) * outcome.counted / (outcome.counted + 1e-5)
             assert divergence * golden.decay**step == pytest.approx(expected[f"loss_{step}_sum"], abs=2e-6)
             assert outcome.counted == expected[f"full_acc_{step}_total"]
 
@@ -136,8 +136,8 @@ def test_valid_denominator_does_not_see_padding_and_all_does(golden):
     )
     for denominator, equal in (("valid", True), ("all", False)):
         options = LossOptions(denominator=denominator)
-        short = total_loss(golden.outcomes(batch, options)[1], 0.8)
-        long = total_loss(golden.outcomes(padded, options)[1], 0.8)
+        short = golden.unrolled(batch, options)[1].total
+        long = golden.unrolled(padded, options)[1].total
         assert torch.allclose(short, long, atol=1e-5) is equal
 
 
@@ -150,8 +150,8 @@ def test_dropped_positions_are_those_that_the_drafter_cannot_say(golden):
     t2d[(~golden.t2d).nonzero()[0]] = True
     golden.teacher = Teacher(golden.tensors["inputs.lm_head.weight"], t2d)
     silent = int((targets.tokens == unspeakable).sum())
-    dropped = golden.outcomes(batch, LossOptions(out_of_vocabulary="drop"))[1][0]
-    kept = golden.outcomes(batch, LossOptions(out_of_vocabulary="keep"))[1][0]
+    dropped = golden.unrolled(batch, LossOptions(out_of_vocabulary="drop"))[1].steps[0]
+    kept = golden.unrolled(batch, LossOptions(out_of_vocabulary="keep"))[1].steps[0]
     assert kept.counted == kept.masked == dropped.masked == len(targets.tokens)
     assert dropped.counted <= kept.counted - silent < kept.counted
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from remote.agents.training.numerics import attend, rms_norm, rotary_tables, rotate
+from remote.agents.training.numerics import rms_norm, rotary_tables, rotate
+from remote.agents.training.step_attention import attend
 
 
 @dataclass(frozen=True)

@@ -31,24 +31,3 @@ def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 def shift_left(rows: Tensor) -> Tensor:
     """`rows` [B, T, ...] moved one place to the left, zeros at the end."""
     return torch.cat([rows[:, 1:], torch.zeros_like(rows[:, :1])], dim=1)
-
-
-def attend(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
-    """Attention of draft step k = `len(keys)` - 1: causal over step 0, and over the own index of each later step.
-
-    `query` [B, heads, T, d]; keys and values [B, kv_heads, T, d] of every step so far; softmax in float32. Returns
-    [B, heads, T, d].
-    """
-    groups = query.shape[1] // keys[0].shape[1]
-    keys = [key.repeat_interleave(groups, dim=1) for key in keys]
-    values = [value.repeat_interleave(groups, dim=1) for value in values]
-    length = query.shape[2]
-    scale = query.shape[-1] ** -0.5
-    future = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
-    scores = ((query @ keys[0].transpose(-1, -2)) * scale).masked_fill(future, torch.finfo(query.dtype).min)
-    diagonal = [(query * key).sum(-1, keepdim=True) * scale for key in keys[1:]]
-    weights = torch.cat([scores, *diagonal], dim=-1).float().softmax(-1).to(query.dtype)
-    attended = weights[..., :length] @ values[0]
-    for step, value in enumerate(values[1:]):
-        attended = attended + weights[..., length + step, None] * value
-    return attended

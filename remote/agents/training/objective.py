@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from remote.agents.training.model import Drafter, StepCache
 from remote.agents.training.numerics import shift_left
+from remote.agents.training.soft_cross_entropy import soft_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,24 @@ class StepOutcome:
     masked: int
 
 
+@dataclass(frozen=True)
+class Unrolled:
+    """The steps' outcomes, and their losses added up with the k-th weighted by `decay ** k`: `total` alone has a gradient."""
+
+    total: Tensor
+    steps: list[StepOutcome]
+
+
 def unroll(
-    drafter: Drafter, batch: Batch, targets: Targets, draft_ids: Tensor, *, steps: int, options: LossOptions
-) -> list[StepOutcome]:
+    drafter: Drafter,
+    batch: Batch,
+    targets: Targets,
+    draft_ids: Tensor,
+    *,
+    steps: int,
+    decay: float,
+    options: LossOptions,
+) -> Unrolled:
     """Run `steps` draft steps on `batch`, each on the hidden states of the one before.
 
     `draft_ids` int64 [D] are the target's ids of the draft vocabulary.
@@ -118,20 +134,26 @@ def unroll(
     hidden = drafter.fuse(batch.aux)
     ids = batch.input_ids
     cache = StepCache()
-    outcomes: list[StepOutcome] = []
+    states: list[Tensor] = []
+    rows: list[Tensor] = []
     for step in range(steps):
         ids = shift_left(ids)
         hidden = drafter.step(ids, hidden, cache)
-        reachable = targets.index >= step
-        number = (places & reachable).nonzero().squeeze(-1)
-        logits = drafter.logits(hidden[targets.row[number], targets.index[number] - step]).float()
-        total = -(targets.probabilities[number] * functional.log_softmax(logits, dim=-1)).sum()
-        denominator = max(len(number), 1) if options.denominator == "valid" else batch.input_ids.numel()
-        right = (draft_ids[logits.argmax(-1)] == targets.tokens[number]).sum()
-        outcomes.append(StepOutcome(total / denominator, right, len(number), int(reachable.sum())))
-    return outcomes
-
-
-def total_loss(outcomes: list[StepOutcome], decay: float) -> Tensor:
-    """The steps' losses, the k-th weighted by `decay ** k`."""
-    return torch.stack([outcome.loss * decay**step for step, outcome in enumerate(outcomes)]).sum()
+        number = (places & (targets.index >= step)).nonzero().squeeze(-1)
+        states.append(hidden[targets.row[number], targets.index[number] - step])
+        rows.append(number)
+    counted = [len(number) for number in rows]
+    denominators = [max(count, 1) if options.denominator == "valid" else batch.input_ids.numel() for count in counted]
+    shares = [decay**step / denominator for step, denominator in enumerate(denominators)]
+    weights = torch.tensor(shares, device=hidden.device).repeat_interleave(torch.tensor(counted, device=hidden.device))
+    # All steps together: the head's gradient is as large as the head, and is then computed once.
+    said = soft_cross_entropy(
+        drafter.norm(torch.cat(states)), drafter.lm_head.weight, targets.probabilities, torch.cat(rows), weights
+    )
+    right = draft_ids[said.choices] == targets.tokens[torch.cat(rows)]
+    parts = zip(said.losses.split(counted), right.split(counted), counted, denominators, strict=True)
+    outcomes = [
+        StepOutcome(losses.sum() / denominator, correct.sum(), count, int((targets.index >= step).sum()))
+        for step, (losses, correct, count, denominator) in enumerate(parts)
+    ]
+    return Unrolled(said.total, outcomes)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
-from remote.agents.training.objective import Batch, LossOptions, StepOutcome, Teacher, total_loss, unroll
+from remote.agents.training.objective import Batch, LossOptions, StepOutcome, Teacher, unroll
 from remote.agents.training.schedule import learning_rate
 from remote.errors import WorkFailed
 from remote.protocol.progress import StepLogged
@@ -116,13 +116,18 @@ class Trainer:
         config = self.config
         targets = self.teacher.targets(self._with_choices(windows, batch), self.options)
         with self.precision():
-            outcomes = unroll(
-                self.drafter, batch, targets, self.draft_ids, steps=config.ttt_length, options=self.options
+            unrolled = unroll(
+                self.drafter,
+                batch,
+                targets,
+                self.draft_ids,
+                steps=config.ttt_length,
+                decay=config.ttt_decay,
+                options=self.options,
             )
-            loss = total_loss(outcomes, config.ttt_decay)
-        loss.backward()
+        unrolled.total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), config.gradient_clip))
-        value = float(loss.detach())
+        value = float(unrolled.total.detach())
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise LossNotFinite(
                 f"the loss became {value} (gradient norm {norm}) at step {self.step + 1}, on samples "
@@ -135,7 +140,7 @@ class Trainer:
         self.optimizer.zero_grad()
         self.step += 1
         self.tokens += sum(window.length for window in windows)
-        return value, outcomes, norm
+        return value, unrolled.steps, norm
 
     def rate(self, step: int) -> float:
         """The learning rate of `step`."""
