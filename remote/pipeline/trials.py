@@ -6,11 +6,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from remote.agents.evaluation.provenance import devices
 from remote.agents.harness import JobContext
+from remote.agents.server.options import identify
+from remote.agents.server.plan import KINDS, engine_command, read_model_config
 from remote.artifacts.atomic import write_atomic
 from remote.artifacts.manifest import hash_file, verify
 from remote.pipeline.children import Children, Seen, failure
 from remote.pipeline.fingerprints import combine
+from remote.pipeline.inputs import describe_target
 from remote.protocol.benchmark import BenchmarkLevel, BenchmarkReport
 from remote.protocol.progress import ServerReady, TrialState
 from remote.protocol.run import BenchmarkConfig
@@ -48,15 +52,21 @@ class Launch(NamedTuple):
 class Trials:
     """Serves and measures, one trial at a time, with the prompts of one file; keeps what it measured in `directory`."""
 
-    def __init__(self, children: Children, job: JobContext, directory: Path, prompts: Path) -> None:
+    def __init__(self, children: Children, job: JobContext, directory: Path, prompts: Path, *, python: str) -> None:
         self._children = children
         self._job = job
         self._directory = directory
         self._prompts = prompts
+        self._python = python
+        self._engines: dict[str, str] = {}
+        self._devices = devices()
         self.prompts_sha256 = hash_file(prompts)
 
     def known(self, launch: Launch, spec: ServerSpec, settings: BenchmarkConfig) -> Kept | None:
-        """What an earlier job measured of the same launch."""
+        """What an earlier job measured of the same launch: the same model, drafter, engine, devices and prompts.
+
+        Raises Precondition where the engine cannot say what it is, NotFound or Precondition where the model cannot be read.
+        """
         return _read(self._path(launch, spec, settings))
 
     def measure(
@@ -84,8 +94,17 @@ class Trials:
         return kept
 
     def _path(self, launch: Launch, spec: ServerSpec, settings: BenchmarkConfig) -> Path:
-        mark = combine("trial", spec, _content(spec), settings, self.prompts_sha256, launch.round, launch.again)
+        measured = [describe_target(Path(spec.model)).fingerprint, _drafter(spec), self._engine(spec), self._devices]
+        mark = combine("trial", spec, measured, settings, self.prompts_sha256, launch.round, launch.again)
         return self._directory / f"{mark}.json"
+
+    def _engine(self, spec: ServerSpec) -> str:
+        """Which installation serves: the figures of another version are another's. Raises Precondition."""
+        command = engine_command(spec, python=self._python, port=0, model_config=read_model_config(spec.model))
+        interpreter = command.launcher[0]
+        if interpreter not in self._engines:
+            self._engines[interpreter] = identify(command, KINDS[spec.engine.name])
+        return self._engines[interpreter]
 
     def _follow_server(self, job_id: str) -> str:
         ready: list[ServerReady] = []
@@ -119,7 +138,7 @@ class Trials:
         self._job.write_with_room(path, len(data) + _SMALL_BYTES, write)
 
 
-def _content(spec: ServerSpec) -> str | None:
+def _drafter(spec: ServerSpec) -> str | None:
     """What the drafter is, so that one that was trained again is measured again."""
     manifest = None if spec.drafter is None else Path(spec.drafter.model) / "manifest.json"
     return hash_file(manifest) if manifest is not None and manifest.is_file() else None

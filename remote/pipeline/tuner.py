@@ -94,7 +94,11 @@ class Tuner:
         self._children = children
         self.directory = lay_out(spec.run, job.root).tuning
         self._bench = Trials(
-            children, job, self.directory / "measurements", resolve_path(job.root, spec.run.data.evaluation)
+            children,
+            job,
+            self.directory / "measurements",
+            resolve_path(job.root, spec.run.data.evaluation),
+            python=python,
         )
         self._trials = draw_trials(spec.run, job.root)
         self._plans = plan_trials(self._trials, spec.run, job.root, python)

@@ -153,6 +153,23 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(bench: Bench) -> 
     assert known == ["as the run file has it", "engine.flags.max-total-tokens=60"]
 
 
+@pytest.mark.parametrize("name", ["engine-python", "models/target/model.safetensors"])
+def test_figures_of_another_engine_or_model_are_not_taken_for_this_one_s(bench: Bench, name: str) -> None:
+    one_trial = '[tuning]\nprompts = 2\n[tuning.sweep]\n"engine.flags.max-total-tokens" = [120]\n'
+    bench.tune(bench.open(), one_trial)
+    again = bench.open()
+    bench.tune(again, one_trial)
+    assert {event.state for event in trials_told(again)} == {"known"}
+    path = bench.root / name
+    if name == "engine-python":
+        path.write_text(path.read_text().replace("0.0-fake", "0.1-fake"))
+    else:
+        path.write_bytes(path.read_bytes() + b"more")
+    upgraded = bench.open()
+    bench.tune(upgraded, one_trial)
+    assert "known" not in {event.state for event in trials_told(upgraded)}
+
+
 def test_a_measurement_that_was_damaged_is_made_again(bench: Bench) -> None:
     bench.tune(bench.open())
     directory = bench.root / "runs/trial/tuning/measurements"

@@ -84,7 +84,7 @@ def read_options(command: EngineCommand, kind: EngineKind, cache: Path) -> Engin
 
     Raises Precondition when the engine cannot even say them.
     """
-    identity = _identify(command, kind.distributions)
+    identity = identify(command, kind)
     path = cache / f"options-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=EngineOptions)
@@ -100,9 +100,12 @@ def read_options(command: EngineCommand, kind: EngineKind, cache: Path) -> Engin
     return found
 
 
-def _identify(command: EngineCommand, distributions: tuple[str, ...]) -> str:
-    """The version of the engine's package, where it is installed and when that changed last."""
-    return f"{_ask([command.launcher[0], '-c', _IDENTIFY, *distributions], command).strip()} {command.launcher[0]}"
+def identify(command: EngineCommand, kind: EngineKind) -> str:
+    """The version of the engine's package, where it is installed and when that changed last.
+
+    Raises Precondition when the engine cannot say it.
+    """
+    return f"{_ask([command.launcher[0], '-c', _IDENTIFY, *kind.distributions], command).strip()} {command.launcher[0]}"
 
 
 def _ask(argv: list[str], command: EngineCommand) -> str:
