@@ -65,7 +65,7 @@ def benchmark_lines(report: BenchmarkReport) -> list[str]:
     rows += [
         (
             str(level.concurrency),
-            _rates(level.decode_tokens_per_s),
+            UNKNOWN if level.decode_tokens_per_s is None else _rates(level.decode_tokens_per_s),
             _rates(level.output_tokens_per_s),
             _seconds(level.time_to_first_token_s),
             _seconds(level.end_to_end_s),

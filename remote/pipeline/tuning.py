@@ -33,8 +33,6 @@ _MEASUREMENT_BYTES = 600
 _REASON_BYTES = 500
 _FINALISTS = 2
 _FEWEST_PROMPTS = 4
-_NOTHING = 1e-9
-"""In place of no tokens or no time, so that an answer of a single token cannot divide by zero."""
 _ODD_SHARE = 0.1
 """By how much the share of odd answers may exceed that of the present settings."""
 
@@ -263,11 +261,17 @@ def benchmark_of(config: TuningConfig, prompts: int) -> BenchmarkConfig:
 
 
 def compare(base: Sequence[BenchmarkLevel], trial: BenchmarkLevel, objective: str) -> Comparison:
-    """The trial against all measurements of the present settings, prompt by prompt; raises UsageError without a common one."""
+    """The trial against all measurements of the present settings, prompt by prompt.
+
+    Raises UsageError where no prompt was answered in both so that it has a rate.
+    """
     before, after = _by_prompt(base, objective), _by_prompt([trial], objective)
     shared = sorted(before.keys() & after.keys())
     if not shared:
-        raise UsageError("the two measurements have no prompt in common")
+        raise UsageError(
+            "no prompt has a rate in both measurements: each answer ended with its first token, or other prompts were asked",
+            hint="look at the prompts, and at the target's chat template and end-of-sequence tokens",
+        )
     figures: Figures = np.array([[*before[prompt], *after[prompt]] for prompt in shared])
     found = ratio(figures)
     low, high = ratio_interval(figures, seed=0)
@@ -276,15 +280,15 @@ def compare(base: Sequence[BenchmarkLevel], trial: BenchmarkLevel, objective: st
 
 
 def _by_prompt(levels: Sequence[BenchmarkLevel], objective: str) -> dict[str, tuple[float, float]]:
-    """Tokens and seconds of each prompt over all its answers."""
+    """Tokens and seconds of each prompt over all its answers; without those that have no rate."""
     sums: dict[str, tuple[float, float]] = {}
     for request in (request for level in levels for request in level.requests):
         tokens, seconds = float(request.output_tokens), request.end_to_end_s
         if objective == "decode":
             tokens, seconds = tokens - 1, seconds - request.time_to_first_token_s
         so_far = sums.get(request.prompt_id, (0.0, 0.0))
-        sums[request.prompt_id] = (so_far[0] + max(tokens, _NOTHING), so_far[1] + max(seconds, _NOTHING))
-    return sums
+        sums[request.prompt_id] = (so_far[0] + max(0.0, tokens), so_far[1] + max(0.0, seconds))
+    return {prompt: (tokens, seconds) for prompt, (tokens, seconds) in sums.items() if tokens > 0 and seconds > 0}
 
 
 def oddity_of(base: BenchmarkLevel, trial: BenchmarkLevel) -> str | None:

@@ -29,15 +29,15 @@ class RequestFigures(Message, frozen=True, kw_only=True):
 class BenchmarkLevel(Message, frozen=True, kw_only=True):
     """What so many requests at a time brought.
 
-    `decode_tokens_per_s` (the tokens after the first over the seconds after it), the time to the first token and the time to the
-    last are over requests; `output_tokens_per_s`, all output tokens over the seconds of a repeat, is over repeats and of the
+    `decode_tokens_per_s` (the tokens after the first over the seconds after it; None where no answer has two), the time to the
+    first token and the time to the last are over requests; `output_tokens_per_s`, all output tokens over the seconds of a repeat, is over repeats and of the
     whole server. Acceptance is weighted by verifications, the bonus token included. `odd` counts answers that are empty or
     repeat themselves.
     """
 
     concurrency: int
     requests: list[RequestFigures]
-    decode_tokens_per_s: Spread
+    decode_tokens_per_s: Spread | None
     output_tokens_per_s: Spread
     time_to_first_token_s: Spread
     end_to_end_s: Spread

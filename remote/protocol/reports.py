@@ -39,7 +39,7 @@ class MappingReport(Message, frozen=True, kw_only=True):
 
 
 class PromptResult(Message, frozen=True, kw_only=True):
-    """One prompt of an evaluation. `decode_tokens_per_s` = (out - 1) / (end to end - time to first token).
+    """One prompt of an evaluation. `decode_tokens_per_s` = (out - 1) / (end to end - time to first token), None for one token.
 
     `accepted_drafts[n]` counts the verifications that accepted n proposals; empty where the engine does not tell.
     """
@@ -51,7 +51,7 @@ class PromptResult(Message, frozen=True, kw_only=True):
     output_text: str
     time_to_first_token_s: float
     end_to_end_s: float
-    decode_tokens_per_s: float
+    decode_tokens_per_s: float | None
     verify_calls: int | None
     acceptance_length: float | None
     accepted_drafts: list[int]

@@ -116,7 +116,7 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
         default_factory=lambda: [1, 4]
     )
     prompts: Positive = 20
-    max_tokens: Positive = 64
+    max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 64
     warmup_prompts: int = 1
     dtype: Dtype = "float32"
     attention_backend: str | None = None

@@ -56,10 +56,6 @@ def test_a_spread_is_what_numpy_calls_the_quartiles(values: list[float]) -> None
     assert [found.lower, found.median, found.upper] == pytest.approx(np.percentile(values, [25, 50, 75]).tolist())
 
 
-def test_nothing_measured_is_zero() -> None:
-    assert spread([]).median == 0.0
-
-
 def test_decoding_counts_neither_the_first_token_nor_the_time_before_it() -> None:
     level = summarise(1, [Repeat([answer(11)], seconds=2.0)])
     assert level.decode_tokens_per_s.median == 10.0
@@ -70,6 +66,7 @@ def test_an_answer_of_one_token_has_no_decoding_rate_and_is_odd() -> None:
     level = summarise(1, [Repeat([answer(1, end=0.5), answer(21)], seconds=1.0)])
     assert level.decode_tokens_per_s.lower == level.decode_tokens_per_s.upper == 20.0
     assert (level.odd, len(level.requests)) == (1, 2)
+    assert summarise(1, [Repeat([answer(1, end=0.5)] * 3, seconds=1.0)]).decode_tokens_per_s is None
 
 
 def test_the_server_s_rate_is_over_repeats() -> None:

@@ -13,6 +13,7 @@ from remote.agents.evaluation.report import (
     oddity,
     summarise,
 )
+from remote.errors import WorkFailed
 from remote.protocol.reports import PromptResult
 
 
@@ -38,7 +39,15 @@ def test_rates_weigh_tokens_and_leave_the_prefill_out() -> None:
     prompts = [prompt("a", [1] * 11, total=3.0), prompt("b", [1] * 31, total=11.0)]
     assert decode_rate(prompts) == pytest.approx((10 + 30) / (2.0 + 10.0))
     assert end_to_end_rate(prompts) == pytest.approx(42 / 14)
-    assert decode_rate([]) == 0.0
+    assert decode_rate([]) is None
+
+
+def test_answers_of_one_token_have_no_rate_and_no_evaluation() -> None:
+    single = [prompt("a", [1], first=1.0, total=1.5), prompt("b", [1], first=1.0, total=1.0)]
+    assert decode_rate(single) is None
+    with pytest.raises(WorkFailed, match="none of 2 answers, 4 at a time, has more than one token"):
+        summarise(4, single, 2.0)
+    assert summarise(1, [*single, prompt("c", [1] * 3)], 2.0).decode_tokens_per_s > 0
 
 
 def test_acceptance_counts_the_bonus_token_but_not_the_prefills() -> None:

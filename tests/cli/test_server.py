@@ -9,6 +9,7 @@ from protocol_samples import BENCHMARK_REPORT, JOB, SERVER
 from console import operations_server
 from console.cli.server_text import benchmark_lines
 from console.link.engine_http import HttpReply
+from console.state.units import UNKNOWN
 from remote.protocol.jobs import Finished, Running
 from remote.protocol.requests import StartJob
 from remote.protocol.specs import BenchmarkSpec
@@ -36,6 +37,12 @@ def test_figures_are_a_table_and_a_document(played_host, roost) -> None:
     assert "48.5 (44.0 to 51.0)" in told.stdout
     document = json.loads(roost("server", "figures", "benchmark-1", "--json").stdout)
     assert document["benchmark_report"]["levels"][0]["decode_tokens_per_s"]["median"] == 48.5
+
+
+def test_a_rate_that_is_not_known_is_no_zero() -> None:
+    level = msgspec.structs.replace(BENCHMARK_REPORT.levels[0], decode_tokens_per_s=None)
+    row = benchmark_lines(msgspec.structs.replace(BENCHMARK_REPORT, levels=[level]))[5]
+    assert row.split()[:2] == ["1", UNKNOWN]
 
 
 def test_odd_answers_are_explained_and_their_absence_is_not() -> None:

@@ -210,6 +210,16 @@ def test_a_comparison_is_of_the_same_prompts_and_of_what_the_objective_says() ->
         compare([base], level({"z": 1.0}), "decode")
 
 
+def test_answers_of_one_token_have_no_rate_to_compare() -> None:
+    base = level({"a": 10.0})
+    single = msgspec.structs.replace(
+        base, requests=[msgspec.structs.replace(request, output_tokens=1) for request in base.requests]
+    )
+    for before, after in ((base, single), (single, base), (single, single)):
+        with pytest.raises(UsageError, match="ended with its first token"):
+            compare([before], after, "decode")
+
+
 def test_two_measurements_of_the_present_settings_count_together() -> None:
     slow, fast = level({"a": 10.0}), level({"a": 30.0})
     assert compare([slow, fast], level({"a": 15.0}), "decode").speedup == pytest.approx(1.0)

@@ -208,10 +208,11 @@ def summarise(concurrency: int, repeats: Sequence[Repeat]) -> BenchmarkLevel:
     ]
     verified = [request for request in requests if request.verify_calls]
     calls = sum(request.verify_calls or 0 for request in verified)
+    rates = [rate for request in requests if (rate := _decode_rate(request)) is not None]
     return BenchmarkLevel(
         concurrency=concurrency,
         requests=requests,
-        decode_tokens_per_s=spread([rate for request in requests if (rate := _decode_rate(request)) is not None]),
+        decode_tokens_per_s=spread(rates) if rates else None,
         output_tokens_per_s=spread([repeat.output_tokens_per_s for repeat in repeats]),
         time_to_first_token_s=spread([request.time_to_first_token_s for request in requests]),
         end_to_end_s=spread([request.end_to_end_s for request in requests]),
@@ -227,10 +228,9 @@ def _decode_rate(request: RequestFigures) -> float | None:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles (`statistics.quantiles`, inclusive); nothing measured is 0."""
-    if len(values) < 2:
-        only = values[0] if values else 0.0
-        return Spread(median=only, lower=only, upper=only)
+    """Median and quartiles (`statistics.quantiles`, inclusive) of one value or more."""
+    if len(values) == 1:
+        return Spread(median=values[0], lower=values[0], upper=values[0])
     lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
     return Spread(median=median, lower=lower, upper=upper)
 
@@ -238,6 +238,7 @@ def spread(values: Sequence[float]) -> Spread:
 def _summary(levels: Sequence[BenchmarkLevel]) -> dict[str, str | int | float | bool | None]:
     summary: dict[str, str | int | float | bool | None] = {}
     for level in levels:
-        summary[f"decode_tokens_per_s_at_{level.concurrency}"] = level.decode_tokens_per_s.median
+        decode = level.decode_tokens_per_s
+        summary[f"decode_tokens_per_s_at_{level.concurrency}"] = None if decode is None else decode.median
         summary[f"output_tokens_per_s_at_{level.concurrency}"] = level.output_tokens_per_s.median
     return summary | {"acceptance_length": levels[0].acceptance_length}

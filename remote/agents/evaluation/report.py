@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from remote.errors import WorkFailed
 from remote.protocol.reports import ArmLevel, Divergence, PromptResult
 
 _REPEATED_SHARE = 0.5
@@ -9,11 +10,14 @@ _REPEATED_NGRAM = 4
 _MINIMUM_JUDGED_TOKENS = 16
 
 
-def decode_rate(prompts: Sequence[PromptResult]) -> float:
-    """Tokens per second after the first: sum of (out - 1) over sum of (end to end - time to first token)."""
-    tokens = sum(len(prompt.output_ids) - 1 for prompt in prompts)
+def decode_rate(prompts: Sequence[PromptResult]) -> float | None:
+    """Tokens per second after the first: sum of (out - 1) over sum of (end to end - time to first token).
+
+    None where no prompt was answered with two tokens.
+    """
+    tokens = sum(max(0, len(prompt.output_ids) - 1) for prompt in prompts)
     seconds = sum(prompt.end_to_end_s - prompt.time_to_first_token_s for prompt in prompts)
-    return tokens / seconds if seconds > 0 else 0.0
+    return tokens / seconds if tokens and seconds > 0 else None
 
 
 def end_to_end_rate(prompts: Sequence[PromptResult]) -> float:
@@ -34,12 +38,21 @@ def acceptance_length(prompts: Sequence[PromptResult]) -> float | None:
 def summarise(
     concurrency: int, prompts: Sequence[PromptResult], seconds: float, *, others_cores: float | None = None
 ) -> ArmLevel:
-    """The figures of one level, whose prompts took `seconds` together while others kept `others_cores` busy."""
+    """The figures of one level, whose prompts took `seconds` together while others kept `others_cores` busy.
+
+    Raises WorkFailed where no answer has two tokens, and so no speed.
+    """
+    decode = decode_rate(prompts)
+    if decode is None:
+        raise WorkFailed(
+            f"none of {len(prompts)} answers, {concurrency} at a time, has more than one token: there is no speed to measure",
+            hint="look at the prompts, and at the target's chat template and end-of-sequence tokens",
+        )
     return ArmLevel(
         concurrency=concurrency,
         prompts=list(prompts),
         seconds=seconds,
-        decode_tokens_per_s=decode_rate(prompts),
+        decode_tokens_per_s=decode,
         end_to_end_tokens_per_s=end_to_end_rate(prompts),
         output_tokens_per_s=sum(len(prompt.output_ids) for prompt in prompts) / seconds if seconds > 0 else 0.0,
         acceptance_length=acceptance_length(prompts),

@@ -84,7 +84,7 @@ class Evaluation:
             output_text=completion.text,
             time_to_first_token_s=completion.time_to_first_token_s,
             end_to_end_s=completion.end_to_end_s,
-            decode_tokens_per_s=0.0,
+            decode_tokens_per_s=None,
             verify_calls=completion.verify_calls,
             acceptance_length=None,
             accepted_drafts=completion.accepted_drafts,
