@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from console.config.run_file import write_settings
 from console.errors import ConsoleError, UsageError
 from console.link.engine_http import HttpReply, exchange
-from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, list_jobs, read_progress
+from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, read_progress
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
@@ -77,21 +77,13 @@ async def wait_until_ready(session: Session, job: Job) -> ServerReady:
 async def start_benchmark(
     session: Session, server_job_id: JobId, prompts: str, settings: BenchmarkConfig, *, op_id: OpId | None = None
 ) -> Job:
-    """Start a measurement of a server that runs, with the chat prompts of a file on the host, as a job."""
+    """Start a measurement of a server that runs, with the chat prompts of a file on the host, as a job.
+
+    The host refuses one of a server that is measured already, or that a run works with.
+    """
     server = await _running_server(session, server_job_id)
     if not isinstance(server.job.spec, ServerSpec):
         raise _unmet(f"{server_job_id} does not say how it serves", next_command="roost jobs")
-    if server.job.run_id is not None:
-        raise _unmet(
-            f"{server_job_id} works for {server.job.run_id}, whose own figures a benchmark would spoil",
-            hint="start a server of the same run file by itself: `roost server start FILE`",
-        )
-    for job in await list_jobs(session):
-        if isinstance(job.spec, BenchmarkSpec) and job.spec.server_job_id == server_job_id and not is_over(job.state):
-            raise _unmet(
-                f"{job.job_id} measures {server_job_id} already; each would measure the other's load",
-                next_command=f"roost wait {job.job_id}",
-            )
     spec = BenchmarkSpec(
         url=server.ready.url,
         server_job_id=server_job_id,

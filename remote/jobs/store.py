@@ -13,6 +13,7 @@ from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageErr
 from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
+from remote.jobs.measuring import require_undisturbed
 from remote.jobs.operations import Operations
 from remote.jobs.records import ExitRecord, StopRecord
 from remote.jobs.secret_store import SecretStore
@@ -21,7 +22,7 @@ from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage
-from remote.protocol.specs import Spec
+from remote.protocol.specs import BenchmarkSpec, Spec
 
 _CHANGE_TIMEOUT_S = 120.0
 
@@ -64,14 +65,26 @@ class JobStore:
         """Start `spec` as `job_id`; the same name and spec again returns the job that is there.
 
         Returns once the work's start is on disk. Raises Conflict when the name stands for another spec, Precondition when
-        the run that it belongs to is stopping or its GPUs are not to be had, WorkFailed when it could not be started.
+        the run that it belongs to is stopping, its GPUs are not to be had or it would disturb a measurement, WorkFailed when
+        it could not be started.
         """
         directory = self.directory(job_id)
         with self._changing(job_id):
             if not self.operations.took_effect("start", op_id, job_id):
-                self._starter.begin(directory, spec, actor=actor, run_id=run_id)
+                with self._undisturbed(spec, job_id, run_id):
+                    self._starter.begin(directory, spec, actor=actor, run_id=run_id)
                 self.operations.remember("start", op_id, job_id, actor)
         return self.get(job_id)
+
+    @contextmanager
+    def _undisturbed(self, spec: Spec, job_id: str, run_id: str | None) -> Iterator[None]:
+        """One start of a measurement of a server at a time; raises Precondition where another would be disturbed."""
+        if not isinstance(spec, BenchmarkSpec):
+            yield
+            return
+        with self._changing(spec.server_job_id):
+            require_undisturbed(self.list(), spec, job_id=job_id, run_id=run_id)
+            yield
 
     def stop(self, job_id: str, *, actor: str, op_id: str, reason: str, expected_revision: int | None = None) -> Job:
         """Ask `job_id` to stop; a job that is over stays as it is. The jobs of a run end with it.

@@ -10,7 +10,7 @@ from console import operations_server
 from console.cli.server_text import benchmark_lines
 from console.link.engine_http import HttpReply
 from console.state.units import UNKNOWN
-from remote.protocol.jobs import Finished, Running
+from remote.protocol.jobs import Running
 from remote.protocol.requests import StartJob
 from remote.protocol.specs import BenchmarkSpec
 
@@ -67,36 +67,6 @@ def test_a_job_that_is_no_server_cannot_be_measured(played_host, roost) -> None:
     told = roost("server", "bench", JOB.job_id, "--prompts", "p.jsonl")
     assert told.exit_code == 5
     assert "is no server but a" in told.stderr
-
-
-def test_a_server_that_a_run_measures_is_left_alone(played_host, roost) -> None:
-    played_host.jobs = [
-        msgspec.structs.replace(
-            JOB, job_id="serving", agent="server", spec=SERVER, state=Running(since=0.0, pid=1), run_id="run-mine"
-        )
-    ]
-    told = roost("server", "bench", "serving", "--prompts", "p.jsonl")
-    assert told.exit_code == 5
-    assert "works for run-mine" in told.stderr
-    assert "roost server start" in told.stderr
-    assert not any(isinstance(request, StartJob) for request in played_host.asked)
-
-
-def test_two_benchmarks_do_not_measure_one_server_at_a_time(played_host, roost) -> None:
-    server = msgspec.structs.replace(
-        JOB, job_id="serving", agent="server", spec=SERVER, state=Running(since=0.0, pid=1), run_id=None
-    )
-    spec = msgspec.structs.replace(BENCHMARK_REPORT.spec, server_job_id="serving")
-    first = msgspec.structs.replace(
-        JOB, job_id="benchmark-1", agent="evaluation", spec=spec, state=Running(since=0.0, pid=2)
-    )
-    played_host.jobs = [server, first]
-    told = roost("server", "bench", "serving", "--prompts", "p.jsonl")
-    assert told.exit_code == 5
-    assert "benchmark-1 measures serving already" in told.stderr
-    over = Finished(started_at=1.0, ended_at=2.0, outcome="failed", exit_code=1, signal=None, reason="")
-    played_host.jobs = [server, msgspec.structs.replace(first, state=over)]
-    assert roost("server", "bench", "serving", "--prompts", "p.jsonl").exit_code == 0
 
 
 def test_a_benchmark_says_which_server_it_measures_and_how(played_host, roost) -> None:

@@ -1,0 +1,28 @@
+"""A server is measured by one job at a time, and one that a run works with by that run alone."""
+
+from collections.abc import Iterable
+
+from remote.errors import Precondition
+from remote.protocol.ids import JobId
+from remote.protocol.jobs import Job, is_over
+from remote.protocol.specs import BenchmarkSpec
+
+
+def require_undisturbed(jobs: Iterable[Job], spec: BenchmarkSpec, *, job_id: JobId, run_id: JobId | None) -> None:
+    """That `job_id`, which belongs to `run_id`, may measure what `spec` names; raises Precondition where it would disturb."""
+    for job in jobs:
+        if job.job_id == spec.server_job_id and job.run_id not in (None, run_id):
+            raise Precondition(
+                f"{job.job_id} works for {job.run_id}, whose own figures a benchmark would spoil",
+                hint="Start a server of the same run file by itself: `roost server start FILE`.",
+            )
+        if (
+            isinstance(job.spec, BenchmarkSpec)
+            and job.spec.server_job_id == spec.server_job_id
+            and job.job_id != job_id
+            and not is_over(job.state)
+        ):
+            raise Precondition(
+                f"{job.job_id} measures {spec.server_job_id} already; each would measure the other's load",
+                next_command=f"roost wait {job.job_id}",
+            )
