@@ -138,4 +138,7 @@ def _located(plan: Blueprint, engine: EngineConfig) -> EngineConfig:
 
 
 def _capture(plan: Blueprint) -> Capture:
-    return Capture(layer_ids=plan.run.extraction.layer_ids, spool_directory=str(plan.layout.spool))
+    config = plan.run.extraction
+    return Capture(
+        layer_ids=config.layer_ids, spool_directory=str(plan.layout.spool), memory_bytes=config.capture_memory_bytes
+    )

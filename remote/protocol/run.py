@@ -16,6 +16,10 @@ Concurrency = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 """How many requests are under way at a time."""
 
 
+CAPTURE_MEMORY_BYTES = 4 << 30
+"""Some seventy thousand tokens of a model with 7,168 columns, three layers and the final state in bfloat16."""
+
+
 class TargetConfig(Config, frozen=True, kw_only=True):
     """The model that is to become faster: a Hugging Face directory on the host."""
 
@@ -52,11 +56,15 @@ class EngineConfig(Config, frozen=True, kw_only=True):
 
 
 class ExtractionConfig(Config, frozen=True, kw_only=True):
-    """`layer_ids` are Hugging Face `hidden_states` indices: id k is the residual stream at the input of layer k."""
+    """`layer_ids` are Hugging Face `hidden_states` indices: id k is the residual stream at the input of layer k.
+
+    `capture_memory_bytes` bounds what the engine's ranks together hold on the host until it is written.
+    """
 
     layer_ids: LayerIds
     concurrency: Positive = 8
     shard_bytes: Positive = 2 << 30
+    capture_memory_bytes: Positive = CAPTURE_MEMORY_BYTES
 
 
 class VocabularyConfig(Config, frozen=True, kw_only=True):

@@ -5,11 +5,13 @@ from typing import Literal
 from remote.protocol.base import Message
 from remote.protocol.ids import JobId
 from remote.protocol.run import (
+    CAPTURE_MEMORY_BYTES,
     BenchmarkConfig,
     EngineConfig,
     EvaluationConfig,
     ExtractionConfig,
     LayerIds,
+    Positive,
     RunConfig,
     SpeculationConfig,
     TrainingConfig,
@@ -21,10 +23,14 @@ Arm = Literal["baseline", "drafter"]
 
 
 class Capture(Message, frozen=True, kw_only=True):
-    """Hidden states to be captured while serving: Hugging Face layer ids, and where the plugin drops finished requests."""
+    """Hidden states to be captured while serving: Hugging Face layer ids, and where the plugin drops finished requests.
+
+    `memory_bytes` is what all ranks together may hold of them on the host until they are written.
+    """
 
     layer_ids: LayerIds
     spool_directory: str
+    memory_bytes: Positive = CAPTURE_MEMORY_BYTES
 
 
 class DrafterServing(Message, frozen=True, kw_only=True):

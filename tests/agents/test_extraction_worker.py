@@ -119,7 +119,7 @@ def _without_last_row(states: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array[:-1] for name, array in states.items()}
 
 
-def _with(name: str, value: float, row: int | slice) -> Change:
+def _with(name: str, value: float, row: int | slice | tuple[int, int]) -> Change:
     def change(states: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         array = states[name].copy()
         array[row] = value
@@ -136,6 +136,7 @@ def _with(name: str, value: float, row: int | slice) -> Change:
         (_with("hidden_states", np.nan, 1), "not finite"),
         (_with("final_hidden_states", np.inf, 1), "not finite"),
         (_with("hidden_states", 0.0, 2), "all zero"),
+        (_with("hidden_states", 0.0, (2, 1)), "all zero"),
     ],
 )
 def test_states_that_are_not_what_was_asked_for_are_refused(

@@ -7,9 +7,9 @@ import pytest
 
 from remote.agents.server.contract import EngineCommand
 from remote.agents.server.plan import engine_command, read_model_config
-from remote.engines.paths import SGLANG_CAPTURE, SGLANG_CPU
+from remote.engines.paths import CAPTURE_SPOOL, SGLANG_CAPTURE, SGLANG_CPU
 from remote.errors import Precondition
-from remote.protocol.run import EngineConfig, SpeculationConfig
+from remote.protocol.run import EngineConfig, FlagValue, SpeculationConfig
 from remote.protocol.specs import Capture, DrafterServing, ServerSpec
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 30}
@@ -49,7 +49,28 @@ def test_capturing_takes_the_layers_in_the_engines_numbering_and_every_row():
     assert "--enable-mixed-chunk" not in plan.argv
     assert plan.environment["ROOST_CAPTURE_LAYER_IDS"] == "2,15,27"
     assert plan.environment["ROOST_CAPTURE_SPOOL"] == "/spool"
-    assert str(SGLANG_CAPTURE) in plan.environment["PYTHONPATH"].split(":")
+    assert plan.environment["ROOST_CAPTURE_MEMORY_BYTES"] == str(4 << 30)
+    assert {str(SGLANG_CAPTURE), str(CAPTURE_SPOOL)} <= set(plan.environment["PYTHONPATH"].split(":"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("disable-radix-cache", False),
+        ("disable-prefill-cuda-graph", False),
+        ("enable-mixed-chunk", True),
+        ("enable-dp-attention", True),
+        ("enable-two-batch-overlap", True),
+        ("pp-size", 2),
+        ("dp-size", 8),
+        ("decode-context-parallel-size", "2"),
+    ],
+)
+def test_flags_under_which_rows_would_be_missing_are_refused_while_capturing(flag: str, value: FlagValue):
+    engine = EngineConfig(flags={flag: value})
+    command(ServerSpec(model="/m", engine=engine))
+    with pytest.raises(Precondition, match=f"engine.flags.{flag}"):
+        command(ServerSpec(model="/m", engine=engine, capture=CAPTURE))
 
 
 def test_kimi_keeps_its_layer_ids():

@@ -6,6 +6,7 @@ The engine's objects are plain records with the fields that SGLang 0.5.23 gives 
 import json
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +14,15 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import roost_capture_spool
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from roost_capture_spool import Setting, owner
 from safetensors.torch import load_file
 
 from remote.engines.sglang_capture import roost_sglang_capture
+from remote.engines.sglang_capture.roost_sglang_capture import hook as capture_hook
 from remote.engines.sglang_capture.roost_sglang_capture.hook import CaptureHook
 
 LAYERS, WIDTH = [2, 5], 4
@@ -36,6 +40,10 @@ def sglang(monkeypatch: pytest.MonkeyPatch) -> None:
     version.__dict__["__version__"] = "0.5.23"
     monkeypatch.setitem(sys.modules, "sglang", ModuleType("sglang"))
     monkeypatch.setitem(sys.modules, "sglang.version", version)
+
+
+def hook_for(spool: Path, memory_bytes: int = 1 << 20) -> CaptureHook:
+    return CaptureHook(Setting(spool, LAYERS, memory_bytes))
 
 
 def states_of(prompt: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +95,7 @@ def names(spool: Path) -> set[str]:
 
 
 def test_a_request_in_one_pass_becomes_a_file(tmp_path: Path):
-    run_pass(CaptureHook(tmp_path, LAYERS), [("roost-a", [1, 2, 3], 0, 3)])
+    run_pass(hook_for(tmp_path), [("roost-a", [1, 2, 3], 0, 3)])
     assert_captured(tmp_path, "roost-a", [1, 2, 3])
     assert names(tmp_path) == {"ready-rank0.json", "roost-a.safetensors", "waiting-rank0.json"}
     marker = json.loads((tmp_path / "ready-rank0.json").read_bytes())
@@ -95,7 +103,7 @@ def test_a_request_in_one_pass_becomes_a_file(tmp_path: Path):
 
 
 def test_the_warm_up_announces_the_capture_and_leaves_nothing_else(tmp_path: Path):
-    run_pass(CaptureHook(tmp_path, LAYERS), [("HEALTH_CHECK_1", [0], 0, 1)])
+    run_pass(hook_for(tmp_path), [("HEALTH_CHECK_1", [0], 0, 1)])
     assert names(tmp_path) == {"ready-rank0.json", "waiting-rank0.json"}
 
 
@@ -108,7 +116,7 @@ def test_chunks_are_joined_however_the_scheduler_cuts_and_mixes_them(
     tmp_path_factory: pytest.TempPathFactory, prompts: list[list[int]], chance: random.Random
 ):
     spool = tmp_path_factory.mktemp("spool")
-    hook = CaptureHook(spool, LAYERS)
+    hook = hook_for(spool)
     done = [0] * len(prompts)
     while unfinished := [row for row, prompt in enumerate(prompts) if done[row] < len(prompt)]:
         pieces: list[Piece] = [("user-traffic", [7, 7], 0, 2)] * chance.randint(0, 1)
@@ -124,7 +132,7 @@ def test_chunks_are_joined_however_the_scheduler_cuts_and_mixes_them(
 
 
 def test_a_request_that_the_scheduler_takes_back_begins_again(tmp_path: Path):
-    hook = CaptureHook(tmp_path, LAYERS)
+    hook = hook_for(tmp_path)
     run_pass(hook, [("roost-a", [1, 2, 3, 4], 0, 2)])
     run_pass(hook, [("roost-a", [1, 2, 3, 4], 0, 3)])
     run_pass(hook, [("roost-a", [1, 2, 3, 4], 3, 4)])
@@ -132,14 +140,14 @@ def test_a_request_that_the_scheduler_takes_back_begins_again(tmp_path: Path):
 
 
 def test_the_drafter_and_decoding_are_not_captured(tmp_path: Path):
-    hook = CaptureHook(tmp_path, LAYERS)
+    hook = hook_for(tmp_path)
     run_pass(hook, [("roost-a", [1], 0, 1)], runner=DRAFTER)
     run_pass(hook, [("roost-a", [1], 0, 1)], mode=DECODE)
     assert names(tmp_path) == set()
 
 
 def test_rows_that_are_missing_are_an_error_and_no_file(tmp_path: Path):
-    hook = CaptureHook(tmp_path, LAYERS)
+    hook = hook_for(tmp_path)
     # The first token came from the prefix cache.
     run_pass(hook, [("roost-a", [1, 2, 3], 1, 3)])
     assert "rows from position 1" in json.loads((tmp_path / "error-rank0.json").read_bytes())["error"]
@@ -147,7 +155,7 @@ def test_rows_that_are_missing_are_an_error_and_no_file(tmp_path: Path):
 
 
 def test_an_engine_that_captures_nothing_is_an_error(tmp_path: Path):
-    hook = CaptureHook(tmp_path, LAYERS)
+    hook = hook_for(tmp_path)
     batch = SimpleNamespace(forward_mode=PREFILL, rids=["roost-a"])
     nothing = SimpleNamespace(hidden_states=None, last_hidden_states=None)
     hook.take(SimpleNamespace(logits_output=nothing), TARGET, batch)
@@ -156,12 +164,94 @@ def test_an_engine_that_captures_nothing_is_an_error(tmp_path: Path):
 
 
 def test_a_disk_that_refuses_is_told_and_the_engine_goes_on(tmp_path: Path):
-    hook = CaptureHook(tmp_path, LAYERS)
+    hook = hook_for(tmp_path)
     (tmp_path / "roost-a.part").mkdir()
     run_pass(hook, [("roost-a", [1, 2], 0, 2)])
     wait_for((tmp_path / "error-rank0.json").exists)
     run_pass(hook, [("roost-b", [3], 0, 1)])
     assert_captured(tmp_path, "roost-b", [3])
+
+
+class SlowDisk:
+    """Writes nothing until it is told to go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = threading.Event()
+        write = roost_capture_spool.save_pieces
+
+        def wait_and_write(*arguments: Any) -> None:
+            self.go_on.wait(20)
+            write(*arguments)
+
+        monkeypatch.setattr(roost_capture_spool, "save_pieces", wait_and_write)
+
+
+ROW_BYTES = (len(LAYERS) + 1) * WIDTH * 4
+
+
+def test_no_more_is_held_than_is_allowed_and_the_engine_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    disk, prompts = SlowDisk(monkeypatch), [[number, 1, 2, 3] for number in range(12)]
+    bound = 4 * 4 * ROW_BYTES
+    hook, begun = hook_for(tmp_path, memory_bytes=bound), []
+
+    def engine() -> None:
+        for number, prompt in enumerate(prompts):
+            begun.append(number)
+            run_pass(hook, [(f"roost-{number}", prompt, 0, 4)])
+
+    passes = threading.Thread(target=engine)
+    passes.start()
+    wait_for(lambda: len(begun) == 5 and hook._writer is not None and hook._writer.held_bytes == bound)
+    assert passes.is_alive()
+    disk.go_on.set()
+    passes.join(20)
+    for number, prompt in enumerate(prompts):
+        assert_captured(tmp_path, f"roost-{number}", prompt)
+    wait_for(lambda: hook._writer is not None and hook._writer.held_bytes == 0)
+
+
+def test_a_request_larger_than_the_bound_is_captured_alone(tmp_path: Path):
+    hook, prompt = hook_for(tmp_path, memory_bytes=ROW_BYTES), list(range(1, 10))
+    run_pass(hook, [("roost-a", prompt, 0, 5)])
+    run_pass(hook, [("roost-a", prompt, 5, 9)])
+    assert_captured(tmp_path, "roost-a", prompt)
+
+
+def test_requests_that_were_cancelled_half_way_are_given_up_when_others_need_the_memory(tmp_path: Path):
+    hook = hook_for(tmp_path, memory_bytes=4 * ROW_BYTES)
+    for number in range(5):
+        run_pass(hook, [(f"roost-cancelled-{number}", [1, 2, 3, 4], 0, 3)])
+        run_pass(hook, [(f"roost-{number}", [5, 6, number], 0, 3)])
+        assert_captured(tmp_path, f"roost-{number}", [5, 6, number])
+    assert not list(tmp_path.glob("error*"))
+    run_pass(hook, [("roost-cancelled-0", [1, 2, 3, 4], 3, 4)])
+    assert "rows from position 3 follow rows up to 0" in (tmp_path / "error-rank0.json").read_text()
+
+
+def test_ranks_that_hold_the_same_rows_share_the_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    count, prompts = 4, [[number, 1] for number in range(32)]
+    for rank in range(count):
+        monkeypatch.setattr(capture_hook, "ranks", lambda rank=rank: (rank, count))
+        hook = hook_for(tmp_path)
+        run_pass(hook, [(f"roost-{number}", prompt, 0, 2) for number, prompt in enumerate(prompts)])
+        mine = [number for number in range(len(prompts)) if owner(f"roost-{number}", count) == rank]
+        assert 0 < len(mine) < len(prompts)
+        for number in mine:
+            assert_captured(tmp_path, f"roost-{number}", prompts[number])
+            (tmp_path / f"roost-{number}.safetensors").unlink()
+    assert names(tmp_path) == {f"{kind}-rank{rank}.json" for kind in ("ready", "waiting") for rank in range(count)}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_pieces_become_the_file_that_safetensors_would_have_written(tmp_path: Path, dtype: torch.dtype):
+    pieces = [torch.randn(count, 3, 5).to(dtype) for count in (2, 1, 4)]
+    ids = [torch.arange(count) for count in (2, 1, 4)]
+    roost_capture_spool.save_pieces({"states": pieces, "ids": ids}, tmp_path / "file", {"made_by": "a test"})
+    read = load_file(tmp_path / "file")
+    assert read["states"].equal(torch.cat(pieces))
+    assert read["ids"].equal(torch.cat(ids))
 
 
 def test_without_a_spool_the_plugin_does_nothing(monkeypatch: pytest.MonkeyPatch):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+import roost_capture_spool as spool
 import torch
 
 from remote.agents import room
@@ -20,7 +21,6 @@ from remote.agents.training import checkpoint
 from remote.agents.training import worker as training
 from remote.agents.vocabulary import worker as vocabulary
 from remote.artifacts import hidden_states, mapping_copy
-from remote.engines.sglang_capture.roost_sglang_capture import spool
 from remote.pipeline import verdict
 from remote.protocol.reports import ArmLevel, EvaluationReport, VerdictReport
 from remote.protocol.run import EvaluationConfig, VocabularyConfig
@@ -345,17 +345,20 @@ def test_the_spool_of_a_server_waits_for_room_and_loses_nothing(small_disk: Smal
     """The scheduler's thread is never held up by it, and the extraction can read why it waits."""
     failures: list[str] = []
     marker = spool.WaitingMarker(small_disk.path / "waiting-rank0.json")
-    writer = spool.SpoolWriter(small_disk.path, [1], failures.append, marker)
-    small_disk.fill()
     states = torch.arange(4096.0).reshape(64, 1, 64)
     parts = [spool.Rows(0, states, states[:, 0], torch.arange(64), None)]
-    for number in range(2 * spool.QUEUE_LENGTH):
+    count = 16
+    setting = spool.Setting(small_disk.path, [1], memory_bytes=4 * parts[0].nbytes)
+    writer = spool.SpoolWriter(setting, failures.append, marker, memory_bytes=setting.memory_bytes)
+    small_disk.fill()
+    for number in range(count):
+        writer.reserve(parts[0].nbytes, lambda: 0)
         writer.put(f"roost-{number}", parts)
     until(lambda: find_waiting_path(small_disk.path) == "roost-0.safetensors")
     assert not list(small_disk.path.glob("*.part"))
     assert not list(small_disk.path.glob("*.safetensors"))
     small_disk.make_room()
-    until(lambda: len(list(small_disk.path.glob("*.safetensors"))) == 2 * spool.QUEUE_LENGTH)
+    until(lambda: len(list(small_disk.path.glob("*.safetensors"))) == count)
     until(lambda: find_waiting_path(small_disk.path) is None)
     assert not failures
 

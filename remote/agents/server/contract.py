@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from remote.protocol.run import FlagValue
-from remote.protocol.specs import ServerSpec
+from remote.protocol.specs import Capture, ServerSpec
 
 HOST = "127.0.0.1"
 """The only address that is ever bound: an engine's own HTTP interface has no boundary but this one."""
@@ -98,6 +98,15 @@ COMMON_CAUSES = (
     Cause(b"address already in use", "somebody else took its port", "start the server again"),
 )
 """Words of PyTorch, Python and the C library, which every engine dies with."""
+
+
+def capture_environment(capture: Capture) -> dict[str, str]:
+    """What a capture inside any engine is told."""
+    return {
+        "ROOST_CAPTURE_SPOOL": capture.spool_directory,
+        "ROOST_CAPTURE_LAYER_IDS": ",".join(map(str, capture.layer_ids)),
+        "ROOST_CAPTURE_MEMORY_BYTES": str(capture.memory_bytes),
+    }
 
 
 def _arguments(flags: dict[str, FlagValue]) -> list[str]:

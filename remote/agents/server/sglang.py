@@ -1,11 +1,22 @@
 """SGLang 0.5.23: flags as in `srt/arg_groups/fields/*.py`, words of its log, and what to ask it; pure."""
 
+import json
 from pathlib import Path
 from typing import Any
 
-from remote.agents.server.contract import COMMON_CAUSES, HOST, KILLED, Cause, EngineCommand, EngineKind, Place, Question
+from remote.agents.server.contract import (
+    COMMON_CAUSES,
+    HOST,
+    KILLED,
+    Cause,
+    EngineCommand,
+    EngineKind,
+    Place,
+    Question,
+    capture_environment,
+)
 from remote.engines.layer_ids import to_sglang
-from remote.engines.paths import SGLANG_CAPTURE, SGLANG_CPU
+from remote.engines.paths import CAPTURE_SPOOL, SGLANG_CAPTURE, SGLANG_CPU
 from remote.errors import Precondition
 from remote.protocol.run import EngineConfig, FlagValue
 from remote.protocol.specs import Capture, DrafterServing, ServerSpec
@@ -25,6 +36,8 @@ def command(spec: ServerSpec, place: Place) -> EngineCommand:
         **spec.engine.flags,
         **own,
     }
+    if spec.capture is not None:
+        _check_capturing(flags)
     return EngineCommand([spec.engine.python or place.python, "-m", "sglang.launch_server"], flags, _environment(spec))
 
 
@@ -47,6 +60,31 @@ def _engine_flags(engine: EngineConfig) -> dict[str, FlagValue]:
         flags["disable-overlap-schedule"] = True
         flags["sleep-on-idle"] = True
     return flags
+
+
+_ROWS_ELSEWHERE = (
+    "enable-mixed-chunk",
+    "enable-dp-attention",
+    "enable-two-batch-overlap",
+    "enable-single-batch-overlap",
+)
+_ONE_AT_MOST = (
+    *("pp-size", "pipeline-parallel-size", "dp-size", "data-parallel-size", "dcp-size", "decode-context-parallel-size"),
+    *("attn-dp-size", "attention-data-parallel-size", "attn-cp-size", "attention-context-parallel-size", "nnodes"),
+)
+
+
+def _check_capturing(flags: dict[str, FlagValue]) -> None:
+    """Raises Precondition for a run file's flag under which rows are missing, or lie elsewhere than the plugin takes them from."""
+    kept = ("disable-radix-cache", "disable-prefill-cuda-graph", "disable-decode-cuda-graph")
+    wrong = [name for name in kept if flags.get(name) is not True]
+    wrong += [name for name in _ROWS_ELSEWHERE if flags.get(name)]
+    wrong += [name for name in _ONE_AT_MOST if int(str(flags.get(name, 1))) > 1]
+    if wrong:
+        raise Precondition(
+            f"hidden states cannot be captured with engine.flags.{wrong[0]} = {json.dumps(flags[wrong[0]])}: rows would be missing",
+            hint="leave it out of [engine]; what is served and measured may have it in [serving]",
+        )
 
 
 def _capture_flags(capture: Capture, model_config: dict[str, Any]) -> dict[str, FlagValue]:
@@ -92,8 +130,8 @@ def _environment(spec: ServerSpec) -> dict[str, str]:
         paths.append(SGLANG_CPU)
         environment |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
     if spec.capture is not None:
-        environment["ROOST_CAPTURE_SPOOL"] = spec.capture.spool_directory
-        environment["ROOST_CAPTURE_LAYER_IDS"] = ",".join(map(str, spec.capture.layer_ids))
+        paths.append(CAPTURE_SPOOL)
+        environment |= capture_environment(spec.capture)
     # The plugin captures only when it is told to. The release is of no use to the engine, whose Python may be another one.
     paths.append(SGLANG_CAPTURE)
     environment["PYTHONPATH"] = ":".join(map(str, paths))

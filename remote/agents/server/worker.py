@@ -23,6 +23,7 @@ from remote.protocol.specs import Capture, ServerSpec
 _POLL_S = 0.2
 _NOTE_S = 5.0
 _PROOF_S = 30.0
+_OTHER_RANKS_S = 30.0
 _LOG_BYTES = 256 << 10
 _SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank*.json", "waiting-rank*.json")
 
@@ -129,10 +130,15 @@ class Launch:
             raise WorkFailed(f"the capture plugin failed: {said}", hint="the log has the traceback")
         expected = [spool / f"ready-rank{rank}.json" for rank in range(self.spec.engine.tensor_parallel_size)]
         missing = [path.name for path in expected if not path.exists()]
+        late = time.monotonic() + _OTHER_RANKS_S
+        # The rank that answers is the first, the others may still be within the same pass. Without any there is no plugin.
+        while 0 < len(missing) < len(expected) and time.monotonic() < late:
+            time.sleep(_POLL_S)
+            missing = [path.name for path in expected if not path.exists()]
         if missing:
             raise WorkFailed(
                 f"the server answers, but its capture plugin is not at work: no {', '.join(missing)} in {spool}",
-                hint="the log says why the engine did not load the plugin roost_capture",
+                hint="the log says why the engine did not load it",
             )
 
     def _ready(self) -> ServerReady:

@@ -1,18 +1,21 @@
 """From the rows of a forward pass to whole requests: what runs inside SGLang's scheduler process."""
 
-import json
-import os
 import traceback
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
-
-from .spool import Rows, SpoolWriter, WaitingMarker, publish, rows_on_host
-
-PREFIX = "roost-"
-"""Requests whose id begins so are captured; warm-up, health checks and other people's requests are not."""
+from roost_capture_spool import (
+    PREFIX,
+    Rows,
+    Setting,
+    SpoolWriter,
+    host_bytes,
+    open_writer,
+    owner,
+    report_failure,
+    rows_on_host,
+)
 
 _PROMPT_LENGTHS = "roost_prompt_lengths"
 
@@ -20,9 +23,8 @@ _PROMPT_LENGTHS = "roost_prompt_lengths"
 class CaptureHook:
     """The capture of one scheduler process; its first failure is written down and ends the capture, not the server."""
 
-    def __init__(self, spool: Path, layer_ids: list[int]) -> None:
-        self._spool = spool
-        self._layer_ids = layer_ids
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
         self._parts: dict[str, list[Rows]] = {}
         self._writer: SpoolWriter | None = None
         self._failed = False
@@ -41,7 +43,7 @@ class CaptureHook:
             self._failed = True
             traceback.print_exc()
             with suppress(OSError):
-                report_failure(self._spool, traceback.format_exc())
+                report_failure(self._setting.directory, ranks()[0], traceback.format_exc())
 
     def _take(self, output: Any, batch: Any) -> None:  # noqa: ANN401
         rids = batch.rids or []
@@ -51,57 +53,55 @@ class CaptureHook:
                 raise RuntimeError("the engine captured no hidden states: was it started with the capture flags?")
             return
         writer = self._announced()
-        if rank() != 0:
-            return  # with tensor parallelism every rank holds the full tensors
         counts, starts = batch.extend_seq_lens_cpu, batch.extend_prefix_lens_cpu
-        if hidden.shape[0] < sum(counts):
-            raise RuntimeError(f"the engine captured {hidden.shape[0]} rows for {sum(counts)} tokens")
+        if hidden.shape[0] < sum(counts) or final.shape[0] < sum(counts):
+            raise RuntimeError(
+                f"the engine captured {hidden.shape[0]} rows and {final.shape[0]} final ones for {sum(counts)} tokens"
+            )
+        rank, count_of_ranks = ranks()
         row = 0
         for rid, count, start, length in zip(rids, counts, starts, getattr(batch, _PROMPT_LENGTHS), strict=True):
-            if rid.startswith(PREFIX):
+            if rid.startswith(PREFIX) and owner(rid, count_of_ranks) == rank:
                 rows = slice(row, row + count)
-                states = hidden[rows].reshape(count, len(self._layer_ids), -1)
+                states = hidden[rows].reshape(count, len(self._setting.layer_ids), -1)
+                writer.reserve(host_bytes(states) + host_bytes(final[rows]), lambda: self._give_up_one_but(rids))
                 self._join(rid, rows_on_host(int(start), states, final[rows], batch.input_ids[rows]), length, writer)
             row += count
 
     def _join(self, rid: str, rows: Rows, length: int, writer: SpoolWriter) -> None:
-        # A request that the scheduler took back begins again at position 0.
-        parts = self._parts.setdefault(rid, []) if rows.start else []
+        if not rows.start:
+            # A request that the scheduler took back begins again at position 0.
+            writer.release(sum(part.nbytes for part in self._parts.pop(rid, [])))
+        parts = self._parts.pop(rid, [])
         expected = sum(len(part.input_ids) for part in parts)
         if rows.start != expected:
             raise RuntimeError(f"{rid}: rows from position {rows.start} follow rows up to {expected}")
         parts.append(rows)
         if rows.start + len(rows.input_ids) < length:
             self._parts[rid] = parts
-            return
-        self._parts.pop(rid, None)
-        writer.put(rid, parts)
+        else:
+            writer.put(rid, parts)
+
+    def _give_up_one_but(self, rids: list[str]) -> int:
+        """Forget the oldest unfinished request that is not in this pass, one that was cancelled; should it go on, that is an error."""
+        rid = next((rid for rid in self._parts if rid not in rids), None)
+        return 0 if rid is None else sum(part.nbytes for part in self._parts.pop(rid))
 
     def _announced(self) -> SpoolWriter:
         """The writer; its first use says in the spool that this rank captures."""
         if self._writer is None:
             from sglang.version import __version__  # noqa: PLC0415 - only inside the engine
 
-            marker = WaitingMarker(self._spool / f"waiting-rank{rank()}.json")
-            self._writer = SpoolWriter(
-                self._spool, self._layer_ids, lambda error: report_failure(self._spool, error), marker
+            rank, count = ranks()
+            self._writer = open_writer(
+                self._setting, rank=rank, ranks=count, engine="sglang", engine_version=__version__
             )
-            ready = {
-                "engine": "sglang",
-                "engine_version": __version__,
-                "layer_ids": self._layer_ids,
-                "pid": os.getpid(),
-            }
-            publish(self._spool / f"ready-rank{rank()}.json", json.dumps(ready))
         return self._writer
 
 
-def report_failure(spool: Path, error: str) -> None:
-    """Write `error-rank<r>.json`."""
-    publish(spool / f"error-rank{rank()}.json", json.dumps({"error": error}))
-
-
-def rank() -> int:
-    """This process's rank among the engine's schedulers."""
+def ranks() -> tuple[int, int]:
+    """This process's rank among the engine's schedulers, and how many they are."""
     distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
