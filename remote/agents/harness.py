@@ -157,6 +157,14 @@ def _fail(job: JobContext, info: ErrorInfo, exit_code: int) -> int:
     return exit_code
 
 
+def give_up(job: JobContext, error: RoostError) -> NoReturn:
+    """End the process with `error` from a thread, where the work itself waits for something that will never come."""
+    code = _fail(job, error.info, EXIT_FAILED)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def main(
     spec_type: type[_SpecT] | tuple[type[_SpecT], ...], work: Callable[[_SpecT, JobContext], JobResult]
 ) -> NoReturn:

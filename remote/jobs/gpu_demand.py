@@ -28,7 +28,7 @@ def gpu_demand(spec: Spec) -> GpuDemand:
         case ServerSpec(engine=engine) if engine.device == "cuda":
             return _engine_demand(engine)
         case TrainingSpec(training=training) if training.device == "cuda":
-            return GpuDemand(1)
+            return GpuDemand(training.ranks)
         case ExerciseSpec(gpus=gpus):
             return GpuDemand(gpus)
         case _:

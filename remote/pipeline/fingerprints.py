@@ -109,6 +109,6 @@ def _pace(engine: EngineConfig) -> list[object]:
 
 def _numerics_of_training(run: RunConfig) -> dict[str, object]:
     kept = msgspec.to_builtins(run.training)
-    for comfort in ("device", "threads", "log_every", "checkpoint_every"):
+    for comfort in ("device", "ranks", "threads", "log_every", "checkpoint_every"):
         del kept[comfort]
     return kept

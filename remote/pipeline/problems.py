@@ -67,6 +67,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
+    problems.extend(_check_ranks(run))
     for section, servers in _servers(run, root).items():
         problems.extend(check_engine(servers, root, python, section))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
@@ -120,6 +121,15 @@ def check_speculation(run: RunConfig) -> Iterator[str]:
         yield (
             f"speculation: with top_k 1, draft_tokens must be num_steps + 1 = {speculation.num_steps + 1}, "
             f"not {speculation.draft_tokens}."
+        )
+
+
+def _check_ranks(run: RunConfig) -> Iterator[str]:
+    training = run.training
+    if training.ranks > training.batches_per_step:
+        yield (
+            f"training.ranks is {training.ranks}, but training.batches_per_step, what they share, is {training.batches_per_step}. "
+            f"Raise it to {training.ranks} or a multiple, or lower training.ranks."
         )
 
 

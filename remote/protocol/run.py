@@ -86,11 +86,17 @@ class DrafterConfig(Config, frozen=True, kw_only=True):
 
 
 class TrainingConfig(Config, frozen=True, kw_only=True):
-    """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`."""
+    """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`.
+
+    An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes with a device each: what is learned does
+    not depend on how many share them.
+    """
 
     drafter: DrafterConfig = DrafterConfig()
     steps: Positive = 1000
     batch_tokens: Positive = 2048
+    batches_per_step: Positive = 1
+    ranks: Positive = 1
     sequence_length: Positive = 2048
     ttt_length: Positive = 7
     ttt_decay: float = 0.8

@@ -214,7 +214,7 @@ def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, 
 
     broken = inputs.spec(output="broken", steps=60, checkpoint_every=1)
     first = Run(tmp_path / "first", broken)
-    _wait_for_checkpoint(first)
+    wait_for_checkpoint(first)
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == 143, first.text()
     stopped_at = max(event.step for event in first.events() if isinstance(event, CheckpointSaved))
@@ -228,7 +228,7 @@ def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, 
         torch.testing.assert_close(weights[1][name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def _wait_for_checkpoint(run: Run) -> None:
+def wait_for_checkpoint(run: Run) -> None:
     deadline = time.monotonic() + 60
     progress = run.directory / "progress.jsonl"
     while not (progress.exists() and b"checkpoint_saved" in progress.read_bytes()):

@@ -137,6 +137,7 @@ def test_another_setting_redoes_what_depends_on_it_and_nothing_before(plan: Plan
         {"extraction__concurrency": "3"},
         {"training__log_every": "1"},
         {"training__threads": "1"},
+        {"training__ranks": "2"},
     ],
 )
 def test_comfort_does_not_throw_anything_away(plan: Plan, root: Path, marks: Fingerprints, comfort):
@@ -188,6 +189,7 @@ def test_a_store_that_was_begun_is_resumed_only_by_the_same_run(plan: Plan, root
         ({"evaluation__prompts": "3"}, "holds 2 prompts, but evaluation.prompts asks for 3"),
         ({"evaluation__concurrency": "[1, 3]"}, "3 requests at a time, but evaluation.prompts is only 2"),
         ({"verdict__concurrency": "[4]"}, "verdict.concurrency names 4, which evaluation.concurrency does not measure"),
+        ({"training__ranks": "2"}, "training.ranks is 2, but training.batches_per_step, what they share, is 1"),
         ({"evaluation__concurrency": "[2, 1]"}, "evaluation.concurrency must ascend"),
         ({"engine__max_running_requests": "1"}, "2 requests at a time, but engine.max_running_requests is 1"),
         ({"speculation__draft_tokens": "7"}, "draft_tokens must be num_steps + 1 = 4"),

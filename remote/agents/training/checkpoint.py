@@ -76,6 +76,11 @@ def _checkpoints(directory: Path) -> list[Path]:
     return sorted(directory.glob("step-????????"), reverse=True)
 
 
+def checkpoint_step(checkpoint: Path) -> int:
+    """The optimizer steps that were done when `checkpoint` was written."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
 def _fingerprint(checkpoint: Path) -> str | None:
     try:
         return read_manifest(checkpoint).fingerprint

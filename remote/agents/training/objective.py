@@ -21,7 +21,7 @@ class LossOptions:
     """Three choices on which trainers differ.
 
     `shift_mask`: the loss mask moves with the token ids (index t counts by the mask of token t+1), or stays.
-    `denominator`: each step's sum is divided by the positions that count in it ("valid") or by B * T ("all").
+    `denominator`: each draft step's sum is divided by the positions that count in it ("valid") or by B * T ("all").
     `out_of_vocabulary`: positions whose target argmax is outside the draft vocabulary are left out ("drop") or kept.
     """
 
@@ -35,6 +35,11 @@ SPECFORGE = LossOptions(shift_mask=False, denominator="all", out_of_vocabulary="
 
 SPECULATORS = LossOptions(shift_mask=True, denominator="valid", out_of_vocabulary="keep")
 """The choices of speculators 0.9.0; its KL is the cross-entropy here less the target's entropy."""
+
+
+def denominators(counted: list[int], positions: int, options: LossOptions) -> list[int]:
+    """What each draft step's loss is divided by, from the positions that count in it and all `positions` B * T of a step."""
+    return [max(count, 1) if options.denominator == "valid" else positions for count in counted]
 
 
 @dataclass(frozen=True)
@@ -55,15 +60,21 @@ class Batch:
 class Targets:
     """What the target says at each masked position, in the coordinates of the shifted rows.
 
-    `row`, `index` int64 [N]; `probabilities` float32 [N, D]: softmax over the draft vocabulary alone; `tokens` int64 [N]:
-    argmax over the whole vocabulary; `in_vocabulary` bool [N]: whether the drafter can say that token.
+    `row`, `index` int64 [N]; `tokens` int64 [N]: argmax over the whole vocabulary; `in_vocabulary` bool [N]: whether the drafter can
+    say that token.
     """
 
     row: Tensor
     index: Tensor
-    probabilities: Tensor
     tokens: Tensor
     in_vocabulary: Tensor
+
+    def counted(self, step: int, options: LossOptions) -> Tensor:
+        """Which of the positions count in the loss of draft step `step`: int64 [n], ascending."""
+        places = self.index >= step
+        if options.out_of_vocabulary == "drop":
+            places = places & self.in_vocabulary
+        return places.nonzero().squeeze(-1)
 
 
 class Teacher:
@@ -89,15 +100,22 @@ class Teacher:
         """What the drafter is to imitate in `batch`."""
         mask = shift_left(batch.loss_mask) if options.shift_mask else batch.loss_mask
         row, index = mask.nonzero(as_tuple=True)
-        final = shift_left(batch.final)[row, index]
-        tokens = self.argmax(final) if batch.argmax is None else shift_left(batch.argmax)[row, index]
-        logits = functional.linear(final.to(self.head.dtype), self.draft_head).float()
-        return Targets(row, index, logits.softmax(-1), tokens, self.t2d[tokens])
+        if batch.argmax is None:
+            tokens = self.argmax(shift_left(batch.final)[row, index])
+        else:
+            tokens = shift_left(batch.argmax)[row, index]
+        return Targets(row, index, tokens, self.t2d[tokens])
+
+    @torch.no_grad()
+    def probabilities(self, batch: Batch, targets: Targets) -> Tensor:
+        """The target's distribution over the draft vocabulary alone at each of `targets`: float32 [N, D]."""
+        final = shift_left(batch.final)[targets.row, targets.index]
+        return functional.linear(final.to(self.head.dtype), self.draft_head).float().softmax(-1)
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """One draft step: its loss, how many of the positions that count were right, and how many masked positions there are.
+    """One draft step: its share of the loss, how many of the positions that count were right, and how many masked positions there are.
 
     `counted_right` of `counted` are those of the loss; `right` of `masked` also count unspeakable targets, as wrong.
     """
@@ -120,35 +138,34 @@ def unroll(
     drafter: Drafter,
     batch: Batch,
     targets: Targets,
+    probabilities: Tensor,
     draft_ids: Tensor,
     *,
-    steps: int,
+    denominators: list[int],
     decay: float,
     options: LossOptions,
 ) -> Unrolled:
-    """Run `steps` draft steps on `batch`, each on the hidden states of the one before.
+    """Run a draft step for each of `denominators`, by which its loss is divided, on the hidden states of the one before.
 
-    `draft_ids` int64 [D] are the target's ids of the draft vocabulary.
+    `probabilities` float32 [N, D] belong to `targets`; `draft_ids` int64 [D] are the target's ids of the draft vocabulary.
     """
-    places = targets.in_vocabulary if options.out_of_vocabulary == "drop" else torch.ones_like(targets.in_vocabulary)
     hidden = drafter.fuse(batch.aux)
     ids = batch.input_ids
     cache = StepCache()
     states: list[Tensor] = []
     rows: list[Tensor] = []
-    for step in range(steps):
+    for step in range(len(denominators)):
         ids = shift_left(ids)
         hidden = drafter.step(ids, hidden, cache)
-        number = (places & (targets.index >= step)).nonzero().squeeze(-1)
+        number = targets.counted(step, options)
         states.append(hidden[targets.row[number], targets.index[number] - step])
         rows.append(number)
     counted = [len(number) for number in rows]
-    denominators = [max(count, 1) if options.denominator == "valid" else batch.input_ids.numel() for count in counted]
     shares = [decay**step / denominator for step, denominator in enumerate(denominators)]
     weights = torch.tensor(shares, device=hidden.device).repeat_interleave(torch.tensor(counted, device=hidden.device))
     # All steps together: the head's gradient is as large as the head, and is then computed once.
     said = soft_cross_entropy(
-        drafter.norm(torch.cat(states)), drafter.lm_head.weight, targets.probabilities, torch.cat(rows), weights
+        drafter.norm(torch.cat(states)), drafter.lm_head.weight, probabilities, torch.cat(rows), weights
     )
     right = draft_ids[said.choices] == targets.tokens[torch.cat(rows)]
     parts = zip(said.losses.split(counted), right.split(counted), counted, denominators, strict=True)

@@ -14,6 +14,7 @@ from remote.agents.training.loading import BatchReader, store_windows
 from remote.agents.training.model import Drafter, DrafterShape
 from remote.agents.training.numerics import rms_norm
 from remote.agents.training.objective import Teacher
+from remote.agents.training.ranks import Ranks
 from remote.agents.training.target import TargetConfig, TargetWeights, read_target_config, read_target_weights
 from remote.agents.training.trainer import Trainer, initialise
 from remote.artifacts.hidden_states import StoreReader
@@ -41,15 +42,23 @@ class Training:
         return sum(window.length for window in self.windows)
 
 
-def pick_device(config: TrainingConfig) -> torch.device:
-    """The device that the configuration names, with its threads set. Raises Precondition where it is not there."""
-    if config.device == "cuda" and not torch.cuda.is_available():
+def pick_device(config: TrainingConfig, ranks: Ranks) -> torch.device:
+    """The device of this rank, with its threads set. Raises Precondition where it is not there."""
+    torch.set_num_threads(config.threads or max(1, (os.cpu_count() or 1) // ranks.count))
+    if config.device == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
         raise Precondition(
             "training.device is cuda, but torch sees no CUDA device here",
             hint="set training.device to cpu, or check the driver and that torch is a CUDA build",
         )
-    torch.set_num_threads(config.threads or os.cpu_count() or 1)
-    return torch.device(config.device)
+    if ranks.count > torch.cuda.device_count():
+        raise Precondition(
+            f"training.ranks is {ranks.count}, but torch sees {torch.cuda.device_count()} CUDA devices here",
+            hint="a rank needs a device of its own; lower training.ranks",
+        )
+    torch.cuda.set_device(ranks.number)
+    return torch.device("cuda", ranks.number)
 
 
 def drafter_shape(
@@ -99,7 +108,7 @@ def _mapping(path: Path) -> tuple[ExportedMapping, Tensor]:
     return ExportedMapping(d2t, torch.from_numpy(mapping.t2d.copy())), d2t + torch.arange(len(d2t))
 
 
-def prepare(spec: TrainingSpec, device: torch.device) -> Training:
+def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     """Read store, mapping and target, and set up the drafter at step 0. Raises Precondition where they do not fit."""
     config = spec.training
     store = StoreReader(Path(spec.store))
@@ -127,7 +136,7 @@ def prepare(spec: TrainingSpec, device: torch.device) -> Training:
     pre_norm = properties.final_norm != "post_norm"
     norm = partial(rms_norm, weight=weights.final_norm.to(device), eps=target.rms_norm_eps) if pre_norm else None
     return Training(
-        trainer=Trainer(drafter.to(device), teacher, draft_ids.to(device), config),
+        trainer=Trainer(drafter.to(device), teacher, draft_ids.to(device), config, ranks),
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
         held_out=store_windows(store, kept, config.sequence_length),

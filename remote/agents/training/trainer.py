@@ -1,16 +1,17 @@
-"""The training loop: float32 masters under AdamW, compute in bfloat16 where the processor multiplies it, one batch a step."""
+"""The training loop: float32 masters under AdamW, compute in bfloat16 where the processor multiplies it, in step on every rank."""
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
-from remote.agents.training.objective import Batch, LossOptions, StepOutcome, Teacher, unroll
+from remote.agents.training.objective import Batch, LossOptions, Targets, Teacher, denominators, unroll
+from remote.agents.training.ranks import Ranks
 from remote.agents.training.schedule import learning_rate
 from remote.errors import WorkFailed
 from remote.protocol.progress import StepLogged
@@ -38,34 +39,42 @@ def initialise(drafter: Drafter, *, embedding: Tensor, draft_head: Tensor, seed:
     drafter.embedding = embedding
 
 
+@dataclass(frozen=True)
+class StepTotals:
+    """One optimizer step over all ranks: its loss, and at each draft position how many of the masked positions were right.
+
+    What the drafter cannot say counts as wrong. `gradient_norm` is that before clipping.
+    """
+
+    loss: float
+    right: list[float]
+    masked: list[float]
+    tokens: int
+    gradient_norm: float
+
+
 @dataclass
 class Tally:
-    """Sums since the last log line."""
+    """The steps since the last log line."""
 
     started: float
-    steps: int = 0
-    tokens: int = 0
-    loss: float = 0.0
+    steps: list[StepTotals] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.right: list[float] = []
-        self.masked: list[int] = []
+    @property
+    def loss(self) -> float:
+        """The mean of the steps' losses."""
+        return sum(step.loss for step in self.steps) / len(self.steps)
 
-    def add(self, loss: float, outcomes: list[StepOutcome], tokens: int) -> None:
-        """One more step."""
-        self.steps += 1
-        self.tokens += tokens
-        self.loss += loss
-        self.right = _sums(self.right, [float(outcome.right) for outcome in outcomes])
-        self.masked = _sums(self.masked, [outcome.masked for outcome in outcomes])
+    @property
+    def tokens(self) -> int:
+        """Tokens read by all ranks."""
+        return sum(step.tokens for step in self.steps)
 
     def accuracy(self) -> list[float]:
-        """Share of the masked positions that each draft position got right; what the drafter cannot say counts as wrong."""
-        return [right / max(masked, 1) for right, masked in zip(self.right, self.masked, strict=True)]
-
-
-def _sums(old: list, new: list) -> list:
-    return [a + b for a, b in zip(old, new, strict=True)] if old else new
+        """Share of the masked positions that each draft position got right."""
+        right = map(sum, zip(*(step.right for step in self.steps), strict=True))
+        masked = map(sum, zip(*(step.masked for step in self.steps), strict=True))
+        return [of / max(all_of, 1) for of, all_of in zip(right, masked, strict=True)]
 
 
 class LossNotFinite(WorkFailed):
@@ -73,13 +82,24 @@ class LossNotFinite(WorkFailed):
 
 
 class Trainer:
-    """A drafter, its optimizer and its teacher; `step` counts the optimizer steps done, `tokens` what they read."""
+    """A drafter, its optimizer and its teacher on one of the `ranks`.
 
-    def __init__(self, drafter: Drafter, teacher: Teacher, draft_ids: Tensor, config: TrainingConfig) -> None:
+    `step` counts the optimizer steps done, `tokens` what all ranks read for them.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        teacher: Teacher,
+        draft_ids: Tensor,
+        config: TrainingConfig,
+        ranks: Ranks = Ranks(),  # noqa: B008 - it has no state
+    ) -> None:
         self.drafter = drafter
         self.teacher = teacher
         self.draft_ids = draft_ids
         self.config = config
+        self.ranks = ranks
         self.options = LossOptions()
         self.device = draft_ids.device
         self.autocast = multiplies_bfloat16(self.device)
@@ -108,30 +128,32 @@ class Trainer:
             choices[row, : window.length] = self._choices[window].to(self.device)
         return Batch(batch.input_ids, batch.loss_mask, batch.aux, batch.final, choices)
 
-    def train_on(self, windows: list[Window], batch: Batch) -> tuple[float, list[StepOutcome], float]:
-        """One optimizer step; returns the loss, the outcome of each draft step and the gradient's norm before clipping.
+    def train_on(self, batches: list[tuple[list[Window], Batch]]) -> StepTotals:
+        """One optimizer step on this rank's `batches` and those of the other ranks.
 
         Raises LossNotFinite; the weights are then those before the step.
         """
         config = self.config
-        targets = self.teacher.targets(self._with_choices(windows, batch), self.options)
-        with self.precision():
-            unrolled = unroll(
-                self.drafter,
-                batch,
-                targets,
-                self.draft_ids,
-                steps=config.ttt_length,
-                decay=config.ttt_decay,
-                options=self.options,
-            )
-        unrolled.total.backward()
+        learned = [self._with_targets(windows, batch) for windows, batch in batches]
+        counted = [
+            sum(len(targets.counted(step, self.options)) for _, targets in learned) for step in range(config.ttt_length)
+        ]
+        positions = sum(batch.input_ids.numel() for batch, _ in learned)
+        tokens = sum(window.length for windows, _ in batches for window in windows)
+        # What the losses are divided by is known before the first of them, so that shares of a step add up to the whole.
+        *counted, positions, tokens = self.ranks.add(torch.tensor([*counted, positions, tokens])).tolist()
+        parts = denominators(counted, positions, self.options)
+        told = torch.zeros(1 + 2 * config.ttt_length, dtype=torch.float64)
+        for batch, targets in learned:
+            told += self._learn(batch, targets, parts)
+        self.ranks.add_gradients(self.drafter.parameters())
+        loss, *outcomes = self.ranks.add(told).tolist()
         norm = float(torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), config.gradient_clip))
-        value = float(unrolled.total.detach())
-        if not (math.isfinite(value) and math.isfinite(norm)):
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            samples = self.ranks.together([window.sample for windows, _ in batches for window in windows])
             raise LossNotFinite(
-                f"the loss became {value} (gradient norm {norm}) at step {self.step + 1}, on samples "
-                f"{sorted({window.sample for window in windows})[:8]} of the store",
+                f"the loss became {loss} (gradient norm {norm}) at step {self.step + 1}, on samples "
+                f"{sorted(set(samples))[:8]} of the store",
                 hint="lower training.learning_rate or training.gradient_clip; the last checkpoint is sound",
             )
         for group in self.optimizer.param_groups:
@@ -139,8 +161,30 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
-        self.tokens += sum(window.length for window in windows)
-        return value, unrolled.steps, norm
+        self.tokens += tokens
+        return StepTotals(loss, outcomes[: config.ttt_length], outcomes[config.ttt_length :], tokens, norm)
+
+    def _with_targets(self, windows: list[Window], batch: Batch) -> tuple[Batch, Targets]:
+        batch = self._with_choices(windows, batch)
+        return batch, self.teacher.targets(batch, self.options)
+
+    def _learn(self, batch: Batch, targets: Targets, parts: list[int]) -> Tensor:
+        """Add a batch's gradients up; its loss, then the right and the masked positions of each draft step, float64."""
+        with self.precision():
+            unrolled = unroll(
+                self.drafter,
+                batch,
+                targets,
+                self.teacher.probabilities(batch, targets),
+                self.draft_ids,
+                denominators=parts,
+                decay=self.config.ttt_decay,
+                options=self.options,
+            )
+        unrolled.total.backward()
+        right = [float(outcome.right) for outcome in unrolled.steps]
+        masked = [outcome.masked for outcome in unrolled.steps]
+        return torch.tensor([float(unrolled.total.detach()), *right, *masked], dtype=torch.float64)
 
     def rate(self, step: int) -> float:
         """The learning rate of `step`."""
@@ -157,20 +201,19 @@ class Trainer:
         tell: Callable[[StepLogged], None],
         after_step: Callable[[], bool],
     ) -> None:
-        """Train until the configured number of steps is done or `after_step` returns False."""
+        """Train until the configured number of steps is done or the first rank's `after_step` returns False."""
+        share = self.ranks.share(self.config.batches_per_step)
         tally, waited = Tally(time.monotonic()), waited_s()
         while self.step < self.config.steps:
-            windows, batch = next(batches)
             try:
-                loss, outcomes, norm = self.train_on(windows, batch)
+                tally.steps.append(self.train_on([next(batches) for _ in range(share)]))
             except LossNotFinite:
                 tell(self._log_failure())
                 raise
-            tally.add(loss, outcomes, sum(window.length for window in windows))
             if self.step % self.config.log_every == 0 or self.step == self.config.steps:
-                tell(self._log(tally, norm, waited_s() - waited))
+                tell(self._log(tally, waited_s() - waited))
                 tally, waited = Tally(time.monotonic()), waited_s()
-            if not after_step():
+            if not self.ranks.as_the_first(after_step()):
                 return
 
     def _log_failure(self) -> StepLogged:
@@ -185,15 +228,15 @@ class Trainer:
             input_wait_fraction=0.0,
         )
 
-    def _log(self, tally: Tally, norm: float, waited: float) -> StepLogged:
+    def _log(self, tally: Tally, waited: float) -> StepLogged:
         elapsed = max(time.monotonic() - tally.started, 1e-9)
         return StepLogged(
             step=self.step,
             total_steps=self.config.steps,
-            loss=tally.loss / tally.steps,
+            loss=tally.loss,
             accuracy=tally.accuracy(),
             learning_rate=self.rate(self.step),
-            gradient_norm=norm,
+            gradient_norm=tally.steps[-1].gradient_norm,
             tokens_per_s=tally.tokens / elapsed,
             input_wait_fraction=min(1.0, waited / elapsed),
         )

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remote.agents.harness import JobContext, main
-from remote.agents.training.batches import batches_from
 from remote.agents.training.checkpoint import (
     checkpoint_bytes,
+    checkpoint_step,
     discard_unfinished,
     newest_checkpoint,
-    restore,
     save_checkpoint,
 )
+from remote.agents.training.companions import companions
 from remote.agents.training.export import write_checkpoint
+from remote.agents.training.loop import train
 from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
 from remote.agents.training.setup import Training, pick_device, prepare
@@ -41,12 +42,12 @@ class _Checkpoints:
         self.trainer = training.trainer
         self.job = job
 
-    def resume(self) -> None:
-        """Go on from the newest sound checkpoint of the same training."""
+    def newest(self) -> Path | None:
+        """The newest sound checkpoint of the same training."""
         found = newest_checkpoint(self.directory, self.spec.fingerprint)
         if found is not None:
-            restore(self.trainer, found)
-            self.job.tell(Note(level="info", text=f"resumed from step {self.trainer.step}: {found}"))
+            self.job.tell(Note(level="info", text=f"resumed from step {checkpoint_step(found)}: {found}"))
+        return found
 
     def save(self) -> None:
         """Write a checkpoint and tell it."""
@@ -72,23 +73,16 @@ class _Checkpoints:
 
 
 def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogged | None:
-    trainer, config = training.trainer, spec.training
+    trainer = training.trainer
     checkpoints = _Checkpoints(spec, training, job)
-    checkpoints.resume()
     last: list[StepLogged] = []
 
     def tell(event: StepLogged) -> None:
         last[:] = [event]
         job.tell(event)
 
-    plan = batches_from(training.windows, batch_tokens=config.batch_tokens, seed=config.seed, first=trainer.step)
-    trainer.run(
-        training.reader.read_ahead(plan),
-        waited_s=lambda: training.reader.waited_s,
-        tell=tell,
-        after_step=checkpoints.after_step,
-    )
-    if trainer.step < config.steps:
+    train(training, checkpoints.newest(), tell=tell, after_step=checkpoints.after_step)
+    if trainer.step < spec.training.steps:
         job.check_stop()
     checkpoints.save()
     return last[0] if last else None
@@ -190,16 +184,23 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     finished = _finished(spec)
     if finished is not None:
         return finished
-    training = prepare(spec, pick_device(spec.training))
-    size = sum(parameter.numel() for parameter in training.trainer.drafter.parameters())
-    shape = f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters"
-    job.tell(Note(level="info", text=shape))
-    logged = _train(spec, training, job)
+    with companions(spec, job) as ranks:
+        training = prepare(spec, pick_device(spec.training, ranks), ranks)
+        _describe(training, job)
+        logged = _train(spec, training, job)
     job.tell(TrainingPhase(phase="measurement"))
     summary = _summary(training, logged, _measure(training), time.monotonic() - started)
     job.tell(TrainingPhase(phase="export"))
     _export(spec, training, summary, job)
     return _result(Path(spec.drafter), summary)
+
+
+def _describe(training: Training, job: JobContext) -> None:
+    size = sum(parameter.numel() for parameter in training.trainer.drafter.parameters())
+    ranks = training.trainer.ranks.count
+    shape = f"{len(training.windows)} windows, {training.tokens} tokens an epoch, {size:,} trainable parameters"
+    shape += f", {ranks} ranks" if ranks > 1 else ""
+    job.tell(Note(level="info", text=shape))
 
 
 if __name__ == "__main__":

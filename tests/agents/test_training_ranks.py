@@ -1,0 +1,104 @@
+"""Several ranks on one machine: they learn what one would, and none is left when another ends."""
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from remote.agents.training.ranks import Ranks
+from remote.protocol.progress import CheckpointSaved, StepLogged
+
+from .test_training_worker import Inputs, Run, wait_for_checkpoint
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Inputs:
+    return Inputs(tmp_path)
+
+
+def companions(run: Run) -> list[psutil.Process]:
+    """The other ranks of a training that has saved a checkpoint."""
+    wait_for_checkpoint(run)
+    return psutil.Process(run.process.pid).children()
+
+
+def assert_equal_drafters(directory: Path, one: str, other: str) -> None:
+    weights = [load_file(directory / name / "drafter" / "model.safetensors") for name in (one, other)]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def steps(run: Run) -> list[StepLogged]:
+    return [event for event in run.events() if isinstance(event, StepLogged)]
+
+
+def test_three_ranks_learn_what_one_does(inputs: Inputs, tmp_path: Path) -> None:
+    shared = {"steps": 20, "batch_tokens": 96, "batches_per_step": 4}
+    alone = Run(tmp_path / "alone", inputs.spec(output="one", **shared))
+    assert alone.wait() == 0, alone.text()
+    # Two of them take one batch of a step, the first takes two.
+    together = Run(tmp_path / "together", inputs.spec(output="three", ranks=3, **shared))
+    assert together.wait() == 0, together.text()
+    assert_equal_drafters(tmp_path, "one", "three")
+    assert alone.result().summary["tokens"] == together.result().summary["tokens"]
+    for mine, theirs in zip(steps(alone), steps(together), strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, rel=1e-4)
+        assert mine.accuracy == pytest.approx(theirs.accuracy, abs=1e-3)
+        assert mine.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-3)
+
+
+def test_a_stopped_training_goes_on_with_another_number_of_ranks(inputs: Inputs, tmp_path: Path) -> None:
+    shared = {"steps": 40, "batch_tokens": 96, "batches_per_step": 2, "checkpoint_every": 1}
+    whole = Run(tmp_path / "whole", inputs.spec(output="whole", **shared))
+    assert whole.wait() == 0, whole.text()
+    first = Run(tmp_path / "first", inputs.spec(output="broken", ranks=2, **shared))
+    others = companions(first)
+    assert len(others) == 1
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 143, first.text()
+    assert not psutil.wait_procs(others, timeout=30)[1]
+    stopped_at = max(event.step for event in first.events() if isinstance(event, CheckpointSaved))
+    assert 0 < stopped_at < 40
+    second = Run(tmp_path / "second", inputs.spec(output="broken", ranks=1, **shared))
+    assert second.wait() == 0, second.text()
+    assert f"resumed from step {stopped_at}" in second.text()
+    assert_equal_drafters(tmp_path, "whole", "broken")
+
+
+def test_a_killed_rank_ends_the_training_with_its_number(inputs: Inputs, tmp_path: Path) -> None:
+    spec = inputs.spec(steps=100_000, batches_per_step=2, ranks=2, checkpoint_every=5)
+    run = Run(tmp_path / "job", spec)
+    companions(run)[0].kill()
+    assert run.wait() == 1, run.text()
+    assert "rank 1 of 2 ended (signal 9)" in run.failure()
+
+
+def test_a_killed_first_rank_leaves_no_other(inputs: Inputs, tmp_path: Path) -> None:
+    run = Run(tmp_path / "job", inputs.spec(steps=100_000, batches_per_step=3, ranks=3, checkpoint_every=5))
+    others = companions(run)
+    run.process.kill()
+    run.wait()
+    assert len(others) == 2
+    assert not psutil.wait_procs(others, timeout=30)[1]
+
+
+def test_a_loss_that_is_not_finite_names_the_samples_of_all_ranks(inputs: Inputs, tmp_path: Path) -> None:
+    broken = {"learning_rate": 1e30, "gradient_clip": 1e30}
+    run = Run(tmp_path / "job", inputs.spec(batch_tokens=24, batches_per_step=3, ranks=2, **broken))
+    assert run.wait() == 1
+    assert "the loss became" in run.failure()
+    named = run.failure().split("[")[1].split("]")[0].split(",")
+    assert len(named) == 3
+
+
+@pytest.mark.parametrize(("count", "batches"), [(1, 1), (1, 5), (2, 2), (3, 7), (4, 8)])
+def test_the_ranks_share_every_batch_of_every_step_once(count: int, batches: int) -> None:
+    order = list(range(batches * 3))
+    ranks = [Ranks(number, count) for number in range(count)]
+    own = [list(rank.own(iter(order), batches)) for rank in ranks]
+    assert sorted(number for part in own for number in part) == order
+    assert [len(part) for part in own] == [rank.share(batches) * 3 for rank in ranks]
+    assert all({number // batches for number in part} == {0, 1, 2} for part in own)
