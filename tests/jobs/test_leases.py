@@ -29,14 +29,14 @@ def server(**engine) -> ServerSpec:
     return ServerSpec(model="/m", engine=EngineConfig(**engine))
 
 
-def training(device: str) -> TrainingSpec:
+def training(device: str, ranks: int = 1) -> TrainingSpec:
     return TrainingSpec(
         store="/s",
         mapping="/m",
         target_model="/t",
         drafter="/d",
         checkpoints="/c",
-        training=TrainingConfig(device=device),
+        training=TrainingConfig(device=device, ranks=ranks),
         fingerprint="f",
     )
 
@@ -52,7 +52,8 @@ def training(device: str) -> TrainingSpec:
         (server(tensor_parallel_size=8, flags={"dp-size": 8, "enable-dp-attention": True}), 8),
         (server(tensor_parallel_size=2, flags={"tp-size": 4}), 4),
         (training("cuda"), 1),
-        (training("cpu"), 0),
+        (training("cuda", ranks=8), 8),
+        (training("cpu", ranks=8), 0),
     ],
 )
 def test_the_devices_of_a_spec_come_from_its_own_sizes(spec, count):
