@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Sequence
 
 from console.state.sanitize import one_line
-from console.state.settings import settings_words
+from console.state.settings import RECAPTURES, settings_words
 from console.state.units import UNKNOWN, format_duration
 from remote.protocol.benchmark import BenchmarkReport, Spread
 from remote.protocol.reports import RunPlan, ServerPlan
-from remote.protocol.tuning import TrialReport, TuningPlan, TuningReport
+from remote.protocol.tuning import TrialPlan, TrialReport, TuningPlan, TuningReport
 
 
 def server_lines(plan: RunPlan) -> list[str]:
@@ -88,7 +88,8 @@ def tuning_plan_lines(plan: TuningPlan) -> list[str]:
     """Every trial with what keeps it from being launched, the rounds, then the problems."""
     rows = [("TRIAL", "SETTINGS", "")]
     rows += [
-        (str(trial.number), settings_words(trial.settings), one_line(trial.problem or "")) for trial in plan.trials
+        (str(trial.number), settings_words(trial.settings), one_line(trial.problem or _aside(trial)))
+        for trial in plan.trials
     ]
     rounds = [
         f"round {number}: {one.trials} {'trial' if one.trials == 1 else 'trials'} and the present settings, "
@@ -100,8 +101,13 @@ def tuning_plan_lines(plan: TuningPlan) -> list[str]:
         "",
         *rounds,
         f"{plan.launches} servers one after the other, {plan.requests} requests; kept in {one_line(plan.directory)}",
+        *([f"captures anew: {RECAPTURES}."] if any(map(_aside, plan.trials)) else []),
         *(f"problem: {one_line(problem)}" for problem in plan.problems),
     ]
+
+
+def _aside(trial: TrialPlan) -> str:
+    return "captures anew" if trial.recaptures else ""
 
 
 def tuning_lines(report: TuningReport) -> list[str]:
@@ -120,6 +126,7 @@ def tuning_lines(report: TuningReport) -> list[str]:
         "",
         verdict,
         one_line(report.reason),
+        *([f"captures anew: {RECAPTURES}."] if winner is not None and winner.recaptures else []),
     ]
 
 

@@ -11,7 +11,8 @@ from console.cli.options import ACTOR, Host, Json, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import tuning_lines, tuning_plan_lines
-from console.state.settings import settings_words
+from console.config.run_file import obstacle_to_writing
+from console.state.settings import RECAPTURES, settings_words
 from remote.protocol.jobs import Job
 from remote.protocol.tuning import TuningPlan, TuningReport
 
@@ -70,6 +71,8 @@ def _require_a_file(source: str, *, wait: bool) -> None:
         raise typer.BadParameter("--apply needs --wait; `roost server tuning JOB --apply FILE` does it later")
     if not Path(source).is_file():
         raise typer.BadParameter(f"{source} is a preset: write to a run file that begins with `preset = '{source}'`")
+    if (obstacle := obstacle_to_writing(Path(source))) is not None:
+        raise typer.BadParameter(obstacle)
 
 
 def tuning(
@@ -102,6 +105,9 @@ def tuning(
 
 
 def _apply(report: TuningReport, path: Path) -> None:
+    if any(trial.recaptures for trial in report.trials if trial.number == report.winner):
+        narrate(RECAPTURES)
+
     async def work() -> str:
         return settings_words(operations_server.apply_winner(report, path))
 

@@ -1,6 +1,8 @@
 """Changes single keys of a person's run file and leaves their comments and their order as they are."""
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,14 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from console.errors import UsageError
+
+_REPLACED = "it is replaced whole: its directory must be one that you can write to"
+
+
+def obstacle_to_writing(path: Path) -> str | None:
+    """Why `write_settings` would fail for a file that is there, as far as that can be told before; None where nothing is seen."""
+    directory = path.resolve().parent
+    return None if os.access(directory, os.W_OK, effective_ids=True) else f"{path} cannot be changed: {_REPLACED}"
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
@@ -30,8 +40,9 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
         part.replace(file)
     except OSError as error:
         if part is not None:
-            part.unlink(missing_ok=True)
-        raise UsageError(f"{path} cannot be changed: {error.strerror}") from error
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be changed: {error.strerror}", hint=_REPLACED) from error
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not a TOML file: {error}") from error
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from console.report.page import block, pasteable, picture, table, text
-from console.state.settings import settings_words
+from console.state.settings import RECAPTURES, settings_words
 from remote.protocol.tuning import TrialReport, TuningReport
 
 
@@ -30,6 +30,7 @@ def _opening(report: TuningReport, winner: TrialReport | None) -> list[str]:
         *([] if winner is None else [f"**{text(settings_words(winner.settings))}**", ""]),
         f"{text(report.reason)[:1].upper()}{text(report.reason)[1:]}.",
         "",
+        *([f"{text(RECAPTURES)}.", ""] if winner is not None and winner.recaptures else []),
         f"Measured {measured} UTC on {text(report.host_name)} ({text(', '.join(report.devices))}) with {engine}{asked}.",
         "",
         f"Prompts: SHA-256 `{report.prompts_sha256[:16]}…`.",

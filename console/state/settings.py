@@ -5,6 +5,12 @@ from typing import Any
 
 from console.state.sanitize import one_line
 
+RECAPTURES = (
+    "[engine] also captures the hidden states: with such settings the next run makes the store, the mapping and the drafter anew, "
+    "and sets aside what is there. To keep them, give the run file a [serving] of its own and tune that"
+)
+"""What it costs to apply a winner that `recaptures`."""
+
 
 def settings_words(settings: Mapping[str, Any]) -> str:
     """`{"speculation.num_steps": 3}` -> `speculation.num_steps=3`; nothing is what the run file has."""

@@ -72,6 +72,11 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     return Fingerprints(extraction, vocabulary, training, drafter_report, baseline_report, verdict)
 
 
+def captures_alike(run: RunConfig, other: RunConfig) -> bool:
+    """Whether the engines of both capture the same hidden states, so that a store of the one serves the other."""
+    return _numerics(run.engine) == _numerics(other.engine)
+
+
 def combine(name: str, *parts: object) -> str:
     """The fingerprint of `parts` (structs and JSON values) under the name of what they make."""
     return fingerprint_of({"artifact": name, "version": _VERSION, "parts": parts})

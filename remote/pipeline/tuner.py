@@ -248,6 +248,7 @@ class Tuner:
             outcome=end.outcome,
             measurements=self._measured.get(number, []),
             reason=end.reason,
+            recaptures=plan.recaptures,
         )
 
     def publish(self, report: TuningReport) -> ArtifactRef:

@@ -15,6 +15,7 @@ from remote.errors import NotFound, Precondition, RoostError, UsageError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.store import JobStore
 from remote.pipeline.config import lay_over, load_run
+from remote.pipeline.fingerprints import captures_alike
 from remote.pipeline.inputs import describe_prompts
 from remote.pipeline.layout import lay_out, resolve_path
 from remote.pipeline.problems import check_engine, check_gpus, check_secrets, check_speculation, say, section_of
@@ -38,12 +39,16 @@ _ODD_SHARE = 0.1
 
 
 class Trial(NamedTuple):
-    """One combination by its number, 0 being what the run has; `spec` is None where the settings are no run file's."""
+    """One combination by its number, 0 being what the run has; `spec` is None where the settings are no run file's.
+
+    `recaptures` says that with it the run's hidden states are others.
+    """
 
     number: int
     settings: Settings
     spec: ServerSpec | None
     problem: str | None
+    recaptures: bool = False
 
 
 class Comparison(NamedTuple):
@@ -162,7 +167,7 @@ def _draw_trial(number: int, settings: Settings, run: RunConfig, root: Path) -> 
     except RoostError as error:
         return Trial(number, settings, None, say(error))
     problem = next(check_speculation(changed), None) if drafter else None
-    return Trial(number, settings, spec, problem)
+    return Trial(number, settings, spec, problem, recaptures=not captures_alike(run, changed))
 
 
 def _effective(settings: Settings, spec: ServerSpec, run: RunConfig, root: Path) -> Settings:
@@ -207,7 +212,12 @@ def _plan_trial(trial: Trial, python: str, troubles: Callable[[ServerSpec], Iter
         except RoostError as error:
             problem = problem or say(error)
     return TrialPlan(
-        number=trial.number, settings=trial.settings, command=argv, environment=environment, problem=problem
+        number=trial.number,
+        settings=trial.settings,
+        command=argv,
+        environment=environment,
+        problem=problem,
+        recaptures=trial.recaptures,
     )
 
 

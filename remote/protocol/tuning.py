@@ -10,13 +10,18 @@ Settings = dict[str, FlagValue]
 
 
 class TrialPlan(Message, frozen=True, kw_only=True):
-    """One combination, by its number; 0 is what the run file has. One with a `problem` is not launched."""
+    """One combination, by its number; 0 is what the run file has. One with a `problem` is not launched.
+
+    One that `recaptures` is of the engine that captures the hidden states, too: applied, it makes the next run make the store, the
+    mapping and the drafter anew.
+    """
 
     number: int
     settings: Settings
     command: list[str]
     environment: dict[str, str]
     problem: str | None
+    recaptures: bool = False
 
 
 class TuningRound(Message, frozen=True, kw_only=True):
@@ -61,7 +66,7 @@ TrialOutcome = Literal["present", "refused", "failed", "dropped", "finalist"]
 
 
 class TrialReport(Message, frozen=True, kw_only=True):
-    """A trial to its end; `reason` says why it was refused, failed or dropped."""
+    """A trial to its end; `reason` says why it was refused, failed or dropped, `recaptures` is as in `TrialPlan`."""
 
     number: int
     settings: Settings
@@ -70,6 +75,7 @@ class TrialReport(Message, frozen=True, kw_only=True):
     outcome: TrialOutcome
     measurements: list[TrialMeasurement]
     reason: str
+    recaptures: bool = False
 
 
 class TuningReport(Message, frozen=True, kw_only=True):

@@ -43,6 +43,17 @@ def test_the_winner_goes_into_the_run_file_and_only_there(played_host, roost, tm
     assert "num_steps = 3" in file.read_text()
 
 
+@pytest.mark.parametrize("recaptures", [True, False])
+def test_what_a_winner_costs_is_said_before_it_is_written(played_host, roost, tmp_path: Path, recaptures: bool) -> None:
+    trial = msgspec.structs.replace(TUNING_REPORT.trials[0], recaptures=recaptures)
+    played_host.tuning_report = msgspec.structs.replace(TUNING_REPORT, trials=[trial])
+    file = tmp_path / "run.toml"
+    file.write_text("")
+    said = roost("server", "tuning", "tuning-1", "--apply", str(file)).stderr
+    assert ("makes the store, the mapping and the drafter anew" in said.partition("wrote")[0]) is recaptures
+    assert ("captures anew" in roost("server", "tuning", "tuning-1").stdout) is recaptures
+
+
 def test_a_preset_is_not_written_to(played_host, roost) -> None:
     told = roost("server", "tune", "embedded", "--wait", "--apply")
     assert told.exit_code == 2

@@ -1,5 +1,7 @@
 """Single keys of a run file are changed, and nothing else of it."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.config.run_file import write_settings
+from console.config.run_file import obstacle_to_writing, write_settings
 from console.errors import UsageError
 
 FILE = """# mine
@@ -82,6 +84,26 @@ def test_every_way_to_write_a_section_takes_a_key_below_it(file: Path, text: str
     assert found["engine"]["flags"].pop("x") == 2
     before["engine"].setdefault("flags", {})
     assert found == before
+
+
+def test_a_directory_that_cannot_be_written_to_is_told_before_and_after(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        directory, user = Path(name), os.geteuid()
+        file = directory / "run.toml"
+        file.write_text(FILE)
+        assert obstacle_to_writing(file) is None
+        directory.chmod(0o555)
+        try:
+            if user == 0:  # who may write anywhere
+                os.seteuid(65534)
+            assert "its directory must be one that you can write to" in (obstacle_to_writing(file) or "")
+            with pytest.raises(UsageError, match="cannot be changed: Permission denied"):
+                write_settings(file, {"evaluation.prompts": 3})
+        finally:
+            os.seteuid(user)
+            directory.chmod(0o755)
+        assert file.read_text() == FILE
+        assert os.listdir(directory) == ["run.toml"]
 
 
 def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

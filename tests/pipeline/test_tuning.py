@@ -198,6 +198,28 @@ def test_rounds_halve_the_trials_and_never_ask_fewer_prompts(challengers: int, p
     assert benchmark_of(config, rounds[0].prompts).concurrency == [config.concurrency]
 
 
+SERVING = """
+[serving]
+device = "cpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "more", "recaptures"),
+    [
+        ("engine", "flags.max-total-tokens", "", True),
+        ("engine", "context_length", "", False),
+        ("serving", "flags.max-total-tokens", SERVING, False),
+    ],
+)
+def test_a_trial_says_whether_it_is_of_what_captures_as_well(
+    root: Path, python: str, document: str, section: str, key: str, more: str, recaptures: bool
+) -> None:
+    sweep = f'{more}[tuning]\nprompts = 2\n[tuning.sweep]\n"{section}.{key}" = [128]\n'
+    present, changed = plan_tuning(document + sweep, {}, root=root, python=python).trials
+    assert (present.recaptures, changed.recaptures) == (False, recaptures)
+
+
 def test_a_comparison_is_of_the_same_prompts_and_of_what_the_objective_says() -> None:
     base, trial = level({"a": 10.0, "b": 20.0}), level({"a": 20.0, "b": 40.0, "c": 1.0})
     found = compare([base], trial, "decode")

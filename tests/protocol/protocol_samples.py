@@ -607,6 +607,7 @@ TRIAL_PLAN = tuning.TrialPlan(
     command=["/opt/python", "-m", "sglang.launch_server", "--speculative-num-steps", "3"],
     environment={"OMP_NUM_THREADS": "1"},
     problem="the engine does not know it",
+    recaptures=True,
 )
 TUNING_PLAN = tuning.TuningPlan(
     run=RUN,
@@ -637,6 +638,7 @@ TRIAL_REPORT = tuning.TrialReport(
     outcome="finalist",
     measurements=[TRIAL_MEASUREMENT],
     reason="",
+    recaptures=True,
 )
 TUNING_REPORT = tuning.TuningReport(
     run=RUN,
