@@ -36,11 +36,13 @@ from remote.protocol.progress import (
     BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
+    ExtractionPlanned,
     FilesCopied,
     FilesRemoved,
     MappingBuilt,
     Note,
     ProgressRecord,
+    SampleQuarantined,
     ServerPhase,
     ServerReady,
     ShardWritten,
@@ -136,7 +138,18 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
         case ExtractionAdvanced() as done:
             rate = format_rate(done.tokens_per_s, "tok")
-            return f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written + done.bytes_pending)}, {rate}"
+            made = f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written + done.bytes_pending)}"
+            left = "" if done.eta_s is None else f", {format_duration(done.eta_s)} left"
+            return f"{made}, {rate}{left}{f', {done.quarantined} quarantined' if done.quarantined else ''}"
+        case ExtractionPlanned() as planned:
+            size = f"{format_bytes(planned.bytes_needed)} and {planned.inodes_needed:,} files to write"
+            share = format_percent(planned.loss_tokens / max(1, planned.tokens))
+            return (
+                f"{planned.samples:,} samples, {planned.tokens:,} tokens, {share} of them count; {size}, "
+                f"{format_bytes(planned.bytes_free)} free; {one_line(planned.sample_id)}: {one_line(planned.sample_text)}"
+            )
+        case SampleQuarantined(sample_id=sample_id, reason=reason):
+            return f"{one_line(sample_id)} quarantined: {one_line(reason)}"
         case ArmAdvanced() as arm:
             rate = format_rate(arm.decode_tokens_per_s, "tok")
             level = "" if arm.concurrency == 1 else f", {load(arm.concurrency)}"

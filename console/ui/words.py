@@ -25,11 +25,13 @@ from remote.protocol.progress import (
     BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
+    ExtractionPlanned,
     FilesCopied,
     FilesRemoved,
     MappingBuilt,
     Note,
     Progress,
+    SampleQuarantined,
     ServerPhase,
     ServerReady,
     ShardWritten,
@@ -133,7 +135,12 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
                 f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)}"
             )
         case ExtractionAdvanced() as done:
-            return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples")
+            out = f", {done.quarantined} quarantined" if done.quarantined else ""
+            return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples{out}")
+        case ExtractionPlanned() as planned:
+            return Pace("", f"{planned.samples:,} samples, {planned.tokens:,} tokens planned")
+        case SampleQuarantined(sample_id=sample_id, reason=reason):
+            return Pace("", f"{sample_id} quarantined: {reason}")
         case ArmAdvanced() as arm:
             rate = "" if arm.decode_tokens_per_s is None else f"{arm.decode_tokens_per_s:.1f} tok/s"
             return Pace(rate, f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts")

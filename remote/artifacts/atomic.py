@@ -29,6 +29,22 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def reserve_bytes(descriptor: int, size: int) -> bool:
+    """Give an open file `size` bytes of disk, so that writing them finds room; raises OSError when there is none.
+
+    False on a file system that cannot (fallocate(2)): the C library's substitute would write every block.
+    """
+    if not hasattr(_libc, "fallocate64"):
+        return False
+    while _libc.fallocate64(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(size)) != 0:
+        code = ctypes.get_errno()
+        if code in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+            return False
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+    return True
+
+
 def _write_temporary(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

@@ -43,7 +43,7 @@ class ChatTemplate:
             name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "pad_token", "unk_token")
         }
         self._template = _compile(model, self.source)
-        self._encode = _encoder(model)
+        self._encode, self._decode = _tokenizer(model)
         self.tokenizer_sha256 = _hash_tokenizer(model)
 
     @property
@@ -54,6 +54,10 @@ class ChatTemplate:
     def prompt_ids(self, turns: Sequence[Turn]) -> list[int]:
         """The ids that a server is asked to continue: the turns and the opening of the assistant's answer."""
         return self._encode(self._render(turns, opening=True))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Token ids as text, special tokens included."""
+        return self._decode(list(ids))
 
     def tokenize(self, turns: Sequence[Turn], *, truncated: bool = False) -> TokenizedConversation:
         """Ids and loss mask; each answer is tokenized by itself, as a server generates it.
@@ -138,17 +142,20 @@ def _template_source(model: Path, settings: dict[str, Any]) -> str:
     return source
 
 
-def _encoder(model: Path) -> Callable[[str], list[int]]:
+def _tokenizer(model: Path) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
     file = model / "tokenizer.json"
     if file.is_file():
         from tokenizers import Tokenizer  # noqa: PLC0415 - compiled, and not needed to import this module
 
         tokenizer = Tokenizer.from_file(str(file))
-        return lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
+        return (
+            lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids),
+            lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
+        )
     from transformers import AutoTokenizer  # noqa: PLC0415 - slow to import; only for models without tokenizer.json
 
     slow = AutoTokenizer.from_pretrained(str(model), trust_remote_code=True)
-    return lambda text: list(slow.encode(text, add_special_tokens=False))
+    return lambda text: list(slow.encode(text, add_special_tokens=False)), lambda ids: str(slow.decode(ids))
 
 
 def _hash_tokenizer(model: Path) -> str:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,11 +14,68 @@ from remote.errors import Precondition
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A line: `{"id", "conversations": [{"role", "content"}, …], "truncated"}`."""
+    """A conversation as turns, or as token ids with the mask of those that count for the loss."""
 
     id: str
     conversations: list[Turn]
     truncated: bool = False
+    input_ids: list[int] | None = None
+    loss_mask: list[bool] = []
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: str
+    text: str = ""
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    """OpenAI's and our own `{"role", "content"}`, or ShareGPT's `{"from", "value"}`; a content may come in parts."""
+
+    role: str | None = None
+    content: str | list[_Part] | None = None
+    speaker: str | None = msgspec.field(default=None, name="from")
+    value: str | None = None
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """`conversations` as ShareGPT and we have it, `messages` as OpenAI has it, or `input_ids` with a `loss_mask`."""
+
+    id: str | int | None = None
+    conversations: list[_Turn] | None = None
+    messages: list[_Turn] | None = None
+    input_ids: list[Annotated[int, msgspec.Meta(ge=0)]] | None = None
+    loss_mask: list[bool | Literal[0, 1]] | None = None
+    truncated: bool = False
+
+
+_ROLE_OF_SPEAKER = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
+
+
+def _turn(turn: _Turn) -> Turn:
+    role = turn.role or turn.speaker
+    content = turn.value if turn.content is None else turn.content
+    if role is None or content is None:
+        raise ValueError("a turn needs role and content, or from and value")
+    if not isinstance(content, str):
+        if other := next((part.type for part in content if part.type != "text"), None):
+            raise ValueError(f"a turn has a part of type {other}; only text can be used")
+        content = "".join(part.text for part in content)
+    return Turn(role=_ROLE_OF_SPEAKER.get(role, role), content=content)
+
+
+def parse_conversation(line: bytes, number: int) -> Conversation:
+    """A line of a data file, which has the id `line-<number>` unless it says another. Raises ValueError that says what is wrong."""
+    read = msgspec.json.decode(line, type=_Line)
+    conversation_id = f"line-{number}" if read.id is None else str(read.id)
+    if read.input_ids is not None:
+        mask = [bool(counts) for counts in read.loss_mask or ()]
+        if len(mask) != len(read.input_ids):
+            raise ValueError(f"{len(read.input_ids)} input_ids need a loss_mask of as many, not {len(mask)}")
+        return Conversation(conversation_id, [], input_ids=read.input_ids, loss_mask=mask)
+    turns = read.conversations or read.messages
+    if not turns:
+        raise ValueError("it has none of conversations, messages and input_ids")
+    return Conversation(conversation_id, [_turn(turn) for turn in turns], read.truncated)
 
 
 class _Prompt(msgspec.Struct, frozen=True):
@@ -61,8 +119,8 @@ def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversa
     conversations: list[Conversation] = []
     for number, line in _lines(path, limit):
         try:
-            conversations.append(msgspec.json.decode(line, type=Conversation))
-        except (msgspec.DecodeError, RecursionError) as error:
+            conversations.append(parse_conversation(line, number))
+        except (ValueError, RecursionError) as error:
             raise Precondition(
                 f"{path}:{number} is no conversation: {error}", hint="mend or remove that line"
             ) from error

@@ -1,14 +1,14 @@
-"""Reading and writing safetensors with numpy alone, bfloat16 as uint16 bit patterns.
+"""The format of safetensors files, and reading them with numpy alone, bfloat16 as uint16 bit patterns.
 
 Format: 8 bytes little-endian header length, a JSON header `{name: {dtype, shape, data_offsets}}`, then the tensors' bytes
 (huggingface/safetensors, README "Format").
 """
 
-import hashlib
 import json
 import math
-import os
+import mmap
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,59 +37,42 @@ def numpy_dtype(dtype: str) -> "np.dtype[Any]":
     return _NUMPY_OF[TAG_OF_DTYPE[dtype]]
 
 
-class Tensor(NamedTuple):
-    """A tensor to be written: its safetensors tag, its shape, and pieces that follow each other along the first axis."""
+class Shape(NamedTuple):
+    """A tensor that is to come: its safetensors tag and its shape."""
 
     tag: str
     shape: tuple[int, ...]
-    pieces: "list[np.ndarray[Any, Any]]"
+
+    @property
+    def dtype(self) -> "np.dtype[Any]":
+        """How its values lie in numpy."""
+        return _NUMPY_OF[self.tag]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its values."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
-def _header(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+def header_of(shapes: Mapping[str, Shape], metadata: dict[str, str]) -> bytes:
+    """The header of a file of these tensors, in their order."""
     entries: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     offset = 0
-    for name, tensor in tensors.items():
-        size = math.prod(tensor.shape) * _NUMPY_OF[tensor.tag].itemsize
-        entries[name] = {"dtype": tensor.tag, "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
-        offset += size
+    for name, shape in shapes.items():
+        entries[name] = {
+            "dtype": shape.tag,
+            "shape": list(shape.shape),
+            "data_offsets": [offset, offset + shape.nbytes],
+        }
+        offset += shape.nbytes
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     return struct.pack("<Q", len(text)) + text
 
 
-def write_safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[int, str]:
-    """Write `path` durably (by `.part` and rename); returns its size and SHA-256. What finds no room leaves nothing behind.
-
-    Order the tensors by falling item size so that every one stays aligned.
-    """
-    part = path.with_name(path.name + ".part")
-    try:
-        size, sha256 = _write_durably(part, tensors, metadata)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    return size, sha256
-
-
-def _write_durably(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[int, str]:
-    digest = hashlib.sha256()
-    size = 0
-    with path.open("wb") as file:
-        header = _header(tensors, metadata)
-        blocks = [memoryview(header)]
-        for tensor in tensors.values():
-            dtype = _NUMPY_OF[tensor.tag]
-            blocks += [
-                np.ascontiguousarray(piece, dtype=dtype).reshape(-1).view(np.uint8).data for piece in tensor.pieces
-            ]
-        for block in blocks:
-            file.write(block)
-            digest.update(block)
-            size += len(block)
-        file.flush()
-        os.fsync(file.fileno())
-    return size, digest.hexdigest()
+def file_bytes(shapes: Mapping[str, Shape], metadata: dict[str, str]) -> int:
+    """The size of a file of these tensors, to the byte."""
+    return len(header_of(shapes, metadata)) + sum(shape.nbytes for shape in shapes.values())
 
 
 class OpenTensors(NamedTuple):
@@ -108,12 +91,9 @@ def open_safetensors(path: Path) -> OpenTensors:
             if length > _MAX_HEADER_BYTES:
                 raise ValueError("the header is too long")
             entries = json.loads(file.read(length))
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         metadata = entries.pop("__metadata__", {})
-        data = (
-            np.memmap(path, np.uint8, "r", offset=8 + length)
-            if path.stat().st_size > 8 + length
-            else np.empty(0, np.uint8)
-        )
+        data = np.frombuffer(whole, np.uint8)[8 + length :]
         arrays = {name: _view(data, entry) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise Precondition(f"{path} is no whole safetensors file: {error}", hint="make it again") from error

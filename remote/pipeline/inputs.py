@@ -1,5 +1,6 @@
 """What a run reads, described by its content: the target and the conversations."""
 
+import codecs
 import hashlib
 import json
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from remote.artifacts.conversations import read_prompts
+from remote.artifacts.conversations import parse_conversation, read_prompts
 from remote.artifacts.manifest import hash_file
 from remote.errors import NotFound, Precondition
 
@@ -95,7 +96,7 @@ def describe_conversations(path: Path, *, max_samples: int | None, max_length: i
                 continue
             count += 1
             if max_samples is None or count <= max_samples:
-                tokens += min(max_length, estimate_tokens(_read_turns(line, path, number)))
+                tokens += min(max_length, _tokens_of(line, path, number))
     if count == 0:
         raise Precondition(f"{path} holds no conversation")
     return Conversations(
@@ -119,11 +120,15 @@ def estimate_tokens(turns: list[str]) -> int:
     return -(-text // _BYTES_PER_TOKEN) + _TOKENS_PER_TURN * len(turns) + _TOKENS_PER_CONVERSATION
 
 
-def _read_turns(line: bytes, path: Path, number: int) -> list[str]:
+def _tokens_of(line: bytes, path: Path, number: int) -> int:
+    """How many tokens a conversation has, or an upper estimate where it is text."""
     try:
-        return [str(turn["content"]) for turn in json.loads(line)["conversations"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Precondition(f"{path}, line {number}, is no conversation: {error!r}") from error
+        read = parse_conversation(line.removeprefix(codecs.BOM_UTF8), number)
+    except (ValueError, RecursionError) as error:
+        raise Precondition(f"{path}, line {number}, is no conversation: {error}") from error
+    if read.input_ids is not None:
+        return len(read.input_ids)
+    return estimate_tokens([turn["content"] for turn in read.conversations])
 
 
 def _hash_model(model: Path) -> str:

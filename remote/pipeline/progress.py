@@ -24,11 +24,13 @@ from remote.protocol.progress import (
     BenchmarkAdvanced,
     CheckpointSaved,
     ExtractionAdvanced,
+    ExtractionPlanned,
     FilesCopied,
     FilesRemoved,
     MappingBuilt,
     Note,
     Progress,
+    SampleQuarantined,
     ServerPhase,
     ServerReady,
     ShardWritten,
@@ -131,7 +133,7 @@ class StageProgress:
         return (1.0 - fraction) * (now - began) / (fraction - at_first)
 
 
-def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR0911 - one for each variant
+def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR0911, PLR0912 - one for each variant
     """How far the job is (0 to 1, None where it does not say) and what it does, in words."""
     match event:
         case ServerPhase(phase=phase):
@@ -141,8 +143,16 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
         case ExtractionAdvanced() as step:
             return share_of(step.samples_done, step.samples_total), (
                 f"{step.samples_done} of {step.samples_total} samples, {step.tokens_done:,} tokens, "
-                f"{step.tokens_per_s:.0f} tok/s"
+                f"{step.tokens_per_s:.0f} tok/s{f', {step.quarantined} quarantined' if step.quarantined else ''}"
             )
+        case ExtractionPlanned() as planned:
+            counts = planned.loss_tokens / max(1, planned.tokens)
+            return (
+                None,
+                f"{planned.samples} samples, {planned.tokens:,} tokens, {counts:.0%} of them count for the loss",
+            )
+        case SampleQuarantined(sample_id=sample_id, reason=reason):
+            return None, f"{sample_id} quarantined: {reason}"
         case FilesCopied(bytes_done=done, bytes_total=total):
             return share_of(done, total), ""
         case FilesRemoved(files_done=done, files_total=total):

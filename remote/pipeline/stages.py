@@ -60,6 +60,7 @@ def extraction(plan: Blueprint, url: str) -> ExtractionSpec:
         extraction=plan.run.extraction,
         max_length=data.max_length,
         max_samples=data.max_samples,
+        target_revision=plan.run.target.revision,
         fingerprint=plan.fingerprints.extraction,
     )
 

@@ -86,9 +86,10 @@ class ServerReady(Message, frozen=True, kw_only=True):
 
 
 class ExtractionAdvanced(Message, frozen=True, kw_only=True):
-    """Samples and tokens that were checked and kept, and the present rate.
+    """Samples and tokens that were checked and kept, and the rate of the last minute.
 
-    Of their bytes some are safely in the store and some wait in memory until their shard is whole.
+    Of their bytes some are safely in the store and some lie in a shard that is not whole yet. `samples_total` counts without the
+    `quarantined`; `eta_s` is None while unknown.
     """
 
     samples_done: int
@@ -97,6 +98,38 @@ class ExtractionAdvanced(Message, frozen=True, kw_only=True):
     bytes_written: int
     tokens_per_s: float
     bytes_pending: int = 0
+    tokens_total: int = 0
+    bytes_total: int = 0
+    quarantined: int = 0
+    eta_s: float | None = None
+
+
+class ExtractionPlanned(Message, frozen=True, kw_only=True):
+    """What an extraction will write, known before its first byte: exact sizes, the share of tokens that counts for the loss, and
+    the beginning of a sample as text, what counts between ⟦ and ⟧.
+
+    `bytes_needed` and `inodes_needed` are what is still to be written, `bytes_free` and `inodes_free` what the disk has.
+    """
+
+    samples: int
+    tokens: int
+    loss_tokens: int
+    shards: int
+    bytes_total: int
+    bytes_needed: int
+    inodes_needed: int
+    bytes_free: int
+    inodes_free: int | None
+    unfit: int
+    sample_id: str
+    sample_text: str
+
+
+class SampleQuarantined(Message, frozen=True, kw_only=True):
+    """A sample that will not be in the store, and why."""
+
+    sample_id: str
+    reason: str
 
 
 class ShardWritten(Message, frozen=True, kw_only=True):
@@ -214,6 +247,8 @@ Progress = (
     | ServerPhase
     | ServerReady
     | ExtractionAdvanced
+    | ExtractionPlanned
+    | SampleQuarantined
     | ShardWritten
     | MappingBuilt
     | FilesCopied

@@ -59,12 +59,18 @@ class ExtractionConfig(Config, frozen=True, kw_only=True):
     """`layer_ids` are Hugging Face `hidden_states` indices: id k is the residual stream at the input of layer k.
 
     `capture_memory_bytes` bounds what the engine's ranks together hold on the host until it is written.
+    A sample that fails `attempts` times is quarantined; more than the share `quarantine_share` of all samples ends the extraction.
+    A store that does not fit the disk as it is planned is refused or waited for; `keep_free_bytes` are left to others.
     """
 
     layer_ids: LayerIds
     concurrency: Positive = 8
     shard_bytes: Positive = 2 << 30
     capture_memory_bytes: Positive = CAPTURE_MEMORY_BYTES
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    quarantine_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
+    when_short: Literal["refuse", "wait"] = "refuse"
+    keep_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class VocabularyConfig(Config, frozen=True, kw_only=True):

@@ -67,6 +67,7 @@ class ExtractionSpec(Message, frozen=True, kw_only=True):
     max_length: int
     fingerprint: str
     max_samples: int | None = None
+    target_revision: str | None = None
 
 
 class VocabularySpec(Message, frozen=True, kw_only=True):

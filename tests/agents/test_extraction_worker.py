@@ -5,15 +5,23 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 import pytest
 
+from remote.agents.extraction import filling
 from remote.agents.extraction.worker import work
 from remote.agents.harness import JobContext, Stopped
-from remote.artifacts.hidden_states import StoreReader
-from remote.artifacts.safetensors_file import Tensor, write_safetensors
+from remote.agents.room import Free
+from remote.artifacts.chat_template import ChatTemplate
+from remote.artifacts.hidden_states import StoreReader, read_quarantine
+from remote.artifacts.manifest import verify
+from remote.artifacts.safetensors_stream import Tensor, write_safetensors
 from remote.errors import Precondition, RoostError, WorkFailed
+from remote.protocol.codec import decode_progress_record
+from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, Progress, SampleQuarantined
 from remote.protocol.run import ExtractionConfig
 from remote.protocol.specs import Capture, ExtractionSpec
 
@@ -21,6 +29,7 @@ MODEL = Path(__file__).parents[1] / "fixtures/tiny_target/model"
 CONVERSATIONS = Path(__file__).parents[1] / "fixtures/tiny_target/conversations/tiny_eval.jsonl"
 LAYERS, HIDDEN = [1, 2, 3], 8
 
+Told = TypeVar("Told", bound=Progress)
 Change = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -161,7 +170,9 @@ def test_a_server_that_captures_other_layers_is_refused(engine: Engine, job: Job
 
 
 def test_a_plugin_that_failed_is_told_in_its_own_words(engine: Engine, job: JobContext, tmp_path: Path) -> None:
-    engine.leave = lambda rid, ids: (engine.spool / "error-rank0.json").write_text('{"error": "the disk is full"}')
+    (tmp_path / "error").write_text('{"error": "the disk is full"}')
+    (tmp_path / "error").rename(engine.spool / "error-rank0.json")
+    engine.leave = lambda rid, ids: None
     with pytest.raises(WorkFailed, match="the disk is full"):
         work(spec_of(engine, tmp_path), job)
 
@@ -177,6 +188,135 @@ def test_a_stopped_extraction_goes_on_where_it_stopped(engine: Engine, job: JobC
     job.stop_requested.clear()
     engine.after = lambda count: None
     work(spec_of(engine, tmp_path, concurrency=1), job)
-    # The first conversation is sent again: its states say of what type and size the store is.
-    assert len(engine.sent) <= 24 + 1
+    # What had not its turn yet is sent again.
+    assert len(engine.sent) <= 24 + 2
     assert len(StoreReader(tmp_path / "store")) == 24
+
+
+def _told(job: JobContext, kind: type[Told]) -> list[Told]:
+    lines = (job.directory / "progress.jsonl").read_bytes().splitlines()
+    return [event for line in lines if isinstance(event := decode_progress_record(line).event, kind)]
+
+
+def _poison(engine: Engine, poisoned: Callable[[list[int]], bool]) -> None:
+    """Whatever is `poisoned` by its tokens comes back with a row that is not finite."""
+    leave = engine.leave
+
+    def leave_poisoned(rid: str, ids: list[int]) -> None:
+        engine.change = _with("hidden_states", np.nan, 1) if poisoned(ids) else lambda states: states
+        leave(rid, ids)
+
+    engine.leave = leave_poisoned
+
+
+def test_a_poisoned_sample_is_quarantined_with_its_reason(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    spec = spec_of(engine, tmp_path, concurrency=1)
+    work(spec, job)
+    whole = [item.input_ids.tolist() for item in StoreReader(tmp_path / "store")]
+    unfit_id = StoreReader(tmp_path / "store").sample_ids[7]
+    (tmp_path / "job-2").mkdir()
+    second = JobContext(tmp_path / "job-2", tmp_path)
+    _poison(engine, lambda ids: ids == whole[7])
+    engine.sent.clear()
+    result = work(msgspec.structs.replace(spec, store=str(tmp_path / "second")), second)
+    reader = StoreReader(tmp_path / "second")
+    assert [item.input_ids.tolist() for item in reader] == whole[:7] + whole[8:]
+    assert engine.sent.count(whole[7]) == spec.extraction.attempts
+    assert result.summary["quarantined"] == reader.properties.quarantined == 1
+    assert _told(second, ExtractionAdvanced)[-1].quarantined == 1
+    (told,) = _told(second, SampleQuarantined)
+    (kept,) = read_quarantine(tmp_path / "second")
+    assert told.sample_id == kept.sample_id == unfit_id
+    assert "not finite (3 attempts)" in kept.reason == told.reason
+    verify(tmp_path / "second")
+
+
+def test_more_poison_than_is_allowed_ends_the_extraction(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    _poison(engine, lambda ids: len(engine.sent) > 20)
+    with pytest.raises(WorkFailed, match="quarantined already, more than 1 are not allowed"):
+        work(spec_of(engine, tmp_path, concurrency=1), job)
+
+
+def test_an_answer_that_was_bad_once_is_asked_for_again(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    _poison(engine, lambda ids: len(engine.sent) == 5)
+    assert work(spec_of(engine, tmp_path), job).summary["quarantined"] == 0
+    assert len(engine.sent) == 25
+
+
+def test_a_store_is_the_same_whatever_the_concurrency(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    content: list[dict[str, bytes]] = []
+    for concurrency in (1, 7):
+        spec = spec_of(engine, tmp_path, concurrency=concurrency)
+        place = tmp_path / f"store-{concurrency}"
+        work(msgspec.structs.replace(spec, store=str(place)), job)
+        content.append({path.name: path.read_bytes() for path in place.iterdir() if path.name != "manifest.json"})
+    assert content[0] == content[1]
+    assert len(content[0]) > 3
+
+
+def test_the_plan_is_told_before_the_first_byte_and_is_exact(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    work(spec_of(engine, tmp_path), job)
+    (planned,) = _told(job, ExtractionPlanned)
+    reader = StoreReader(tmp_path / "store")
+    assert (planned.samples, planned.tokens) == (len(reader), reader.properties.tokens)
+    assert planned.loss_tokens == sum(int(item.loss_mask.sum()) for item in reader)
+    shards = sum(path.stat().st_size for path in (tmp_path / "store").glob("shard-*"))
+    assert 0 <= planned.bytes_needed - shards < 1 << 17
+    assert planned.shards == len(list((tmp_path / "store").glob("shard-*")))
+    assert "⟦" in planned.sample_text
+    assert "⟧" in planned.sample_text
+
+
+def test_a_store_that_does_not_fit_is_refused_before_its_first_byte(
+    engine: Engine, job: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(engine, tmp_path)
+    monkeypatch.setattr(filling, "free_at", lambda path: Free(100_000, None))
+    with pytest.raises(Precondition, match=r"needs .* more, but the disk of .* has 97.7 KiB"):
+        work(spec, job)
+    monkeypatch.setattr(filling, "free_at", lambda path: Free(1 << 40, 5))
+    with pytest.raises(Precondition, match="files more"):
+        work(spec, job)
+    assert not (tmp_path / "store").exists()
+
+
+def test_token_ids_and_other_formats_make_the_same_store(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in CONVERSATIONS.read_text().splitlines()][:6]
+    template = ChatTemplate(MODEL)
+    ids = [template.tokenize(line["conversations"]) for line in lines]
+    speakers = {"user": "human", "assistant": "gpt", "system": "system"}
+    formats = {
+        "ours": lines,
+        "openai": [{"id": line["id"], "messages": line["conversations"]} for line in lines],
+        "sharegpt": [
+            {
+                "id": line["id"],
+                "conversations": [{"from": speakers[t["role"]], "value": t["content"]} for t in line["conversations"]],
+            }
+            for line in lines
+        ],
+        "ids": [
+            {"id": line["id"], "input_ids": made.input_ids, "loss_mask": [int(counts) for counts in made.loss_mask]}
+            for line, made in zip(lines, ids, strict=True)
+        ],
+    }
+    found: list[list[list[object]]] = []
+    for name, content in formats.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in content))
+        spec = spec_of(engine, tmp_path)
+        place = str(tmp_path / f"store-{name}")
+        work(msgspec.structs.replace(spec, store=place, conversations=str(tmp_path / f"{name}.jsonl")), job)
+        reader = StoreReader(Path(place))
+        found.append([[s.sample_id, s.input_ids.tolist(), s.loss_mask.tolist()] for s in reader])
+    assert all(other == found[0] for other in found[1:])
+    assert len(found[0]) == 6
+
+
+def test_a_conversation_without_an_answer_is_put_on_record(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    mute = {"id": "mute", "conversations": [{"role": "user", "content": "Hello?"}]}
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps(mute) + "\n" + CONVERSATIONS.read_text())
+    work(msgspec.structs.replace(spec_of(engine, tmp_path), conversations=str(data)), job)
+    (left_out,) = read_quarantine(tmp_path / "store")
+    assert left_out.sample_id == "mute"
+    assert "no answer" in left_out.reason

@@ -10,7 +10,7 @@ import pytest
 
 from remote.agents.server.drafter import MLA, Expectations, check_drafter
 from remote.artifacts.mapping import Mapping
-from remote.artifacts.safetensors_file import Tensor, write_safetensors
+from remote.artifacts.safetensors_stream import Tensor, write_safetensors
 from remote.protocol.run import SpeculationConfig
 
 H, INNER, HEADS, KV_HEADS, HEAD_DIM, V, D = 8, 16, 2, 1, 4, 64, 16

@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from remote.agents.training.checkpoint import newest_checkpoint
-from remote.artifacts.hidden_states import Sample, StoreProperties, StoreWriter
+from remote.artifacts.hidden_states import Sample, StoreProperties
 from remote.artifacts.manifest import read_manifest, verify
 from remote.artifacts.mapping import Mapping, write_mapping
+from remote.artifacts.store_writer import write_store
 from remote.protocol.codec import decode_progress_record
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, StepLogged
@@ -85,14 +86,14 @@ class Inputs:
             engine="none",
             engine_version="0",
         )
-        writer = StoreWriter(self.directory / "store", properties, 1 << 16)
+        made: list[Sample] = []
         for number in range(samples):
             ids = (torch.arange(10 + number % 17) + 5 * number) % 23
             aux, final = self._states(ids, final_norm)
             mask = np.arange(len(ids)) >= 3
             arrays = [_bits(part, dtype) for part in (aux, final)]
-            writer.append(Sample(f"s{number}", ids.numpy(), mask, *arrays))
-        writer.finish(fingerprint="store", inputs={})
+            made.append(Sample(f"s{number}", ids.numpy(), mask, *arrays))
+        write_store(self.directory / "store", properties, made, 1 << 16, fingerprint="store", inputs={})
 
     def _write_mapping(self) -> None:
         mapping = Mapping.from_target_ids(np.arange(24), VOCABULARY)

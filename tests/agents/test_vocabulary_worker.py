@@ -7,8 +7,9 @@ import pytest
 
 from remote.agents.harness import JobContext
 from remote.agents.vocabulary.worker import work
-from remote.artifacts.hidden_states import Sample, StoreProperties, StoreWriter
+from remote.artifacts.hidden_states import Sample, StoreProperties
 from remote.artifacts.mapping_validation import read_mapping
+from remote.artifacts.store_writer import write_store
 from remote.errors import Precondition
 from remote.protocol.run import VocabularyConfig
 from remote.protocol.specs import VocabularySpec
@@ -31,11 +32,10 @@ def store(tmp_path: Path) -> Path:
         engine="sglang",
         engine_version="0.5.23",
     )
-    writer = StoreWriter(tmp_path / "store", properties, 1 << 20)
     ids = np.array([7] * 6 + [300] * 3 + [9], np.int64)
     states = np.ones((10, 1, 2), np.float32)
-    writer.append(Sample("s", ids, np.ones(10, np.bool_), states, states[:, 0]))
-    writer.finish(fingerprint="f", inputs={})
+    made = [Sample("s", ids, np.ones(10, np.bool_), states, states[:, 0])]
+    write_store(tmp_path / "store", properties, made, 1 << 20, fingerprint="f", inputs={})
     return tmp_path / "store"
 
 

@@ -15,12 +15,13 @@ import torch
 
 from remote.agents import room
 from remote.agents.evaluation import worker as evaluation
+from remote.agents.extraction import requests
 from remote.agents.extraction import worker as extraction
 from remote.agents.harness import JobContext
 from remote.agents.training import checkpoint
 from remote.agents.training import worker as training
 from remote.agents.vocabulary import worker as vocabulary
-from remote.artifacts import hidden_states, mapping_copy
+from remote.artifacts import mapping_copy, safetensors_stream, store_writer
 from remote.pipeline import verdict
 from remote.protocol.reports import ArmLevel, EvaluationReport, VerdictReport
 from remote.protocol.run import EvaluationConfig, VocabularyConfig
@@ -56,7 +57,8 @@ def works(tmp_path: Path, engine: Engine) -> dict[str, Work]:
 
     def extract(job: JobContext, target: Path) -> object:
         spec = spec_of(engine, tmp_path, concurrency=1)
-        return extraction.work(msgspec.structs.replace(spec, store=str(target / "store")), job)
+        patient = msgspec.structs.replace(spec.extraction, when_short="wait")
+        return extraction.work(msgspec.structs.replace(spec, store=str(target / "store"), extraction=patient), job)
 
     def copy(job: JobContext, target: Path) -> object:
         return vocabulary.work(MappingCopySpec(source=str(KIMI), destination=str(target / "copy")), job)
@@ -173,9 +175,9 @@ class Point(NamedTuple):
 
 
 POINTS = {
-    "a shard": Point("extract", hidden_states, "write_safetensors"),
-    "the store's journal": Point("extract", hidden_states, "_append_durably"),
-    "the store's manifest": Point("extract", hidden_states, "write_manifest"),
+    "a shard": Point("extract", safetensors_stream, "reserve_bytes"),
+    "the store's journal": Point("extract", store_writer, "_append_durably"),
+    "the store's manifest": Point("extract", store_writer, "write_manifest"),
     "a copied file": Point("copy", mapping_copy, "copy_files"),
     "the manifest of a copy": Point("copy", mapping_copy, "seal_mapping"),
     "a mapping's arrays": Point("build", vocabulary, "write_mapping"),
@@ -371,7 +373,7 @@ def find_waiting_path(home: Path) -> str | None:
 def test_the_extraction_is_paused_while_its_server_waits_for_room(
     works: dict[str, Work], engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "_LOOK_S", 0.02)
+    monkeypatch.setattr(requests, "_LOOK_S", 0.02)
     expected = undisturbed(works["extract"], tmp_path)
     marker = spool.WaitingMarker(engine.spool / "waiting-rank0.json")
     held: list[tuple[str, list[int]]] = []

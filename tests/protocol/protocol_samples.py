@@ -35,7 +35,15 @@ ENGINE = run.EngineConfig(
     environment={"OMP_NUM_THREADS": "2"},
     ready_timeout_s=600.0,
 )
-EXTRACTION = run.ExtractionConfig(layer_ids=[2, 15, 27], concurrency=4, shard_bytes=1 << 20)
+EXTRACTION = run.ExtractionConfig(
+    layer_ids=[2, 15, 27],
+    concurrency=4,
+    shard_bytes=1 << 20,
+    attempts=2,
+    quarantine_share=0.05,
+    when_short="wait",
+    keep_free_bytes=1 << 30,
+)
 VOCABULARY = run.VocabularyConfig(draft_vocab_size=32000, source="/data/mapping", minimum_coverage=0.9)
 TRAINING = run.TrainingConfig(drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu")
 SPECULATION = run.SpeculationConfig(num_steps=3, top_k=1, draft_tokens=4)
@@ -108,6 +116,7 @@ SPECS = [
         max_length=512,
         fingerprint="f" * 64,
         max_samples=64,
+        target_revision="main",
     ),
     specs.VocabularySpec(
         store="/runs/embedded/store",
@@ -183,7 +192,26 @@ EVENTS = [
         bytes_written=1 << 22,
         tokens_per_s=512.0,
         bytes_pending=1 << 20,
+        tokens_total=32768,
+        bytes_total=1 << 25,
+        quarantined=1,
+        eta_s=56.0,
     ),
+    progress.ExtractionPlanned(
+        samples=64,
+        tokens=32768,
+        loss_tokens=8192,
+        shards=8,
+        bytes_total=1 << 25,
+        bytes_needed=1 << 24,
+        inodes_needed=14,
+        bytes_free=1 << 40,
+        inodes_free=1 << 20,
+        unfit=2,
+        sample_id="s1",
+        sample_text="Why?⟦Because.⟧",
+    ),
+    progress.SampleQuarantined(sample_id="s2", reason="no answer within 2048 tokens"),
     progress.ShardWritten(shard="shard-00000.safetensors", samples=10, tokens=4096, bytes=1 << 22),
     progress.MappingBuilt(draft_vocab_size=32000, target_vocab_size=163840, coverage=0.96875),
     progress.FilesCopied(bytes_done=256128, bytes_total=843006),

@@ -10,6 +10,7 @@ import numpy as np
 from remote.agents.room import Shortage, free_at
 from remote.artifacts.hidden_states import Sample
 from remote.artifacts.safetensors_file import TAG_OF_DTYPE, open_safetensors
+from remote.artifacts.store_writer import Planned
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.run import Dtype
 
@@ -60,28 +61,24 @@ class Spooled(NamedTuple):
     dtype: Dtype
 
 
-def read_spooled(path: Path, *, sample_id: str, input_ids: list[int], loss_mask: list[bool], layers: int) -> Spooled:
-    """The states of one request; raises WorkFailed when a row is missing, of another token, not finite or all zero."""
+def read_spooled(path: Path, item: Planned, layers: int) -> Spooled:
+    """The states of one request, still in the file; raises WorkFailed when a row is missing, of another token, not finite or
+    all zero.
+    """
     tensors = open_safetensors(path)
     hidden, final = tensors.arrays["hidden_states"], tensors.arrays["final_hidden_states"]
-    count = len(input_ids)
+    count = len(item.input_ids)
     if hidden.shape[:2] != (count, layers) or final.shape[0] != count:
-        raise _bad(sample_id, f"{hidden.shape[0]} rows of {hidden.shape[1]} layers instead of {count} of {layers}")
-    if tensors.arrays["input_ids"].tolist() != input_ids:
-        raise _bad(sample_id, "states of other tokens than were sent")
+        raise _bad(f"{hidden.shape[0]} rows of {hidden.shape[1]} layers instead of {count} of {layers}")
+    if not np.array_equal(tensors.arrays["input_ids"], item.input_ids):
+        raise _bad("states of other tokens than were sent")
     for name, array in (("hidden_states", hidden), ("final_hidden_states", final)):
         if not is_finite(array):
-            raise _bad(sample_id, f"values in {name} that are not finite")
+            raise _bad(f"values in {name} that are not finite")
         # Of each layer by itself: one that was never written beside others that were would be learned from.
         if not array.any(axis=-1).all():
-            raise _bad(sample_id, f"a row of {name} that is all zero")
-    sample = Sample(
-        sample_id,
-        np.asarray(input_ids, np.int64),
-        np.asarray(loss_mask, np.bool_),
-        np.array(hidden),
-        np.array(final),
-    )
+            raise _bad(f"a row of {name} that is all zero")
+    sample = Sample(item.sample_id, item.input_ids, item.loss_mask, hidden, final)
     return Spooled(sample, _DTYPE_OF_TAG[tensors.tags["hidden_states"]])
 
 
@@ -92,7 +89,5 @@ def is_finite(array: "np.ndarray") -> bool:
     return bool(np.isfinite(array).all())
 
 
-def _bad(sample_id: str, what: str) -> WorkFailed:
-    return WorkFailed(
-        f"sample {sample_id}: the engine gave {what}", hint="the capture is not to be trusted; see the server's log"
-    )
+def _bad(what: str) -> WorkFailed:
+    return WorkFailed(f"the engine gave {what}", hint="the capture is not to be trusted; see the server's log")

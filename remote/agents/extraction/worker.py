@@ -2,162 +2,154 @@
 
 import asyncio
 import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import httpx
 
-from remote.agents.extraction.spool import Spooled, check_ready, find_waiting, raise_plugin_error, read_spooled
-from remote.agents.harness import JobContext, Stopped, main
-from remote.artifacts.chat_template import ChatTemplate, TokenizedConversation
-from remote.artifacts.conversations import read_conversations
-from remote.artifacts.hidden_states import Sample, StoreProperties, StoreWriter, WrittenShard
+from remote.agents.extraction.filling import DiskPlan, Filling, allowed_quarantine
+from remote.agents.extraction.requests import Captured, Requester
+from remote.agents.extraction.samples import Samples, read_samples, show_sample
+from remote.agents.extraction.spool import check_ready, find_waiting
+from remote.agents.harness import JobContext, main
+from remote.artifacts.chat_template import ChatTemplate
+from remote.artifacts.hidden_states import Quarantined, StoreProperties
 from remote.artifacts.manifest import hash_file
-from remote.errors import Precondition, WorkFailed
+from remote.artifacts.store_writer import Planned, read_begun
+from remote.errors import WorkFailed
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import ExtractionAdvanced, Note, ShardWritten
+from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, Note
+from remote.protocol.run import Dtype
 from remote.protocol.specs import ExtractionSpec
 
 _REQUEST_TIMEOUT_S = 600.0
-_SPOOL_TIMEOUT_S = 60.0
-_SPOOL_POLL_S = 0.005
-_LOOK_S = 0.5
 _PROGRESS_INTERVAL_S = 1.0
-_SMALL_BYTES = 64 << 10
-"""More than a journal line, a header and a manifest take."""
-
-
-class _Item(NamedTuple):
-    sample_id: str
-    tokens: TokenizedConversation
+_RATE_WINDOW_S = 60.0
+_AHEAD = 2
+"""Samples under way or waiting for their turn, for each request at a time: a long one must not leave the server idle."""
 
 
 class Extraction:
-    """One extraction: what is to be sent, the store that grows, and the progress told once a second."""
+    """One extraction: what is to be sent, the store that grows in the plan's order, and the progress told once a second."""
 
     def __init__(self, spec: ExtractionSpec, job: JobContext) -> None:
         self.spec = spec
         self.job = job
+        self.store = Path(spec.store)
         self.spool = Path(spec.capture.spool_directory)
         self.template = ChatTemplate(Path(spec.target_model))
         self.engine = check_ready(self.spool, spec.capture.layer_ids)
-        self.items = self._tokenize()
-        self.writer: StoreWriter | None = None
-        self.done = 0
-        self.tokens = 0
+        self.samples = self._read()
+        self.filling: Filling | None = None
+        self.unfit = list(self.samples.unfit)
         self.started = time.monotonic()
         self.told_at = 0.0
-        self.lock = asyncio.Lock()
+        self.advances: deque[tuple[float, int]] = deque([(self.started, 0)])
+        self.tokens = 0
+        self.bytes_total = 0
         self.spool_lock = asyncio.Lock()
 
-    def _tokenize(self) -> list[_Item]:
-        items: list[_Item] = []
-        skipped = 0
-        limit = self.spec.max_length
-        for conversation in read_conversations(Path(self.spec.conversations), limit=self.spec.max_samples):
-            ids, mask = self.template.tokenize(conversation.conversations, truncated=conversation.truncated)
-            if any(mask[:limit]):
-                items.append(_Item(conversation.id, TokenizedConversation(ids[:limit], mask[:limit])))
-            else:
-                skipped += 1
-        if skipped:
-            self.job.tell(
-                Note(level="warning", text=f"{skipped} conversations have no answer within {limit} tokens: skipped")
-            )
-        if not items:
-            raise Precondition(
-                f"{self.spec.conversations} has no conversation with an answer", hint="look at its roles"
-            )
-        if len({item.sample_id for item in items}) != len(items):
-            raise Precondition(
-                f"{self.spec.conversations} has the same id twice", hint="give every line an id of its own"
-            )
-        return items
+    def _read(self) -> Samples:
+        spec = self.spec
+        samples = read_samples(
+            Path(spec.conversations), self.template, max_samples=spec.max_samples, max_length=spec.max_length
+        )
+        if samples.unfit:
+            first = samples.unfit[0]
+            text = f"{len(samples.unfit)} conversations cannot be used; {first.sample_id}: {first.reason}"
+            self.job.tell(Note(level="warning", text=text))
+        return samples
 
     async def run(self) -> JobResult:
         """Send what the store does not have yet; raises Stopped, leaving a store that can be gone on with."""
+        begun = read_begun(self.store)
+        if begun is not None:
+            await asyncio.to_thread(self._open_store, begun.properties.hidden_size, begun.properties.dtype)
         limits = httpx.Limits(max_connections=self.spec.extraction.concurrency)
         async with httpx.AsyncClient(base_url=self.spec.url, timeout=_REQUEST_TIMEOUT_S, limits=limits) as client:
-            first, *rest = self.items
-            spooled = await self._fetch(client, 0, first)
-            self._open_store(spooled)
-            writer = self._store()
-            have = writer.done_sample_ids
-            self.done, self.tokens = len(have), sum(len(i.tokens.input_ids) for i in self.items if i.sample_id in have)
-            if first.sample_id not in have:
-                await self._keep(spooled)
-            pending = [(index, item) for index, item in enumerate(rest, start=1) if item.sample_id not in have]
             try:
-                await self._send_all(client, pending)
-            except Stopped:
-                self._tell_shard(await asyncio.to_thread(self._flush))
+                async with aclosing(self._captured(self._requester(client))) as captured:
+                    async for position, outcome in captured:
+                        await asyncio.to_thread(self._take, position, outcome)
+            except BaseException:
+                if self.filling is not None:
+                    with suppress(OSError):
+                        self.filling.writer.suspend()
                 raise
         return self._finish()
 
-    async def _send_all(self, client: httpx.AsyncClient, pending: list[tuple[int, _Item]]) -> None:
-        queue = iter(pending)
-
-        async def sender() -> None:
-            for index, item in queue:
-                self.job.check_stop()
-                await self._wait_for_spool()
-                await self._keep(await self._fetch(client, index, item))
-
-        senders = [asyncio.create_task(sender()) for _ in range(self.spec.extraction.concurrency)]
-        try:
-            await asyncio.gather(*senders)
-        finally:
-            for task in senders:
-                task.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
-
-    async def _fetch(self, client: httpx.AsyncClient, index: int, item: _Item) -> Spooled:
-        request_id = f"roost-{self.job.job_id}-{index}"
-        body = {
-            "rid": request_id,
-            "input_ids": item.tokens.input_ids,
-            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
-        }
-        try:
-            response = await client.post("/generate", json=body)
-        except httpx.HTTPError as error:
-            raise_plugin_error(self.spool)
-            raise WorkFailed(
-                f"the server did not answer sample {item.sample_id}: {error!r}", hint="see the server's log"
-            ) from error
-        if response.status_code != httpx.codes.OK:
-            raise WorkFailed(
-                f"the server refused sample {item.sample_id}: {response.status_code} {response.text[:300]}"
-            )
-        cached = response.json()["meta_info"]["cached_tokens"]
-        if cached:
-            raise WorkFailed(
-                f"sample {item.sample_id}: {cached} tokens came from the prefix cache, their states are missing",
-                hint="start the server with disable-radix-cache",
-            )
-        return await self._take(self.spool / f"{request_id}.safetensors", item)
-
-    async def _take(self, path: Path, item: _Item) -> Spooled:
-        deadline = time.monotonic() + _SPOOL_TIMEOUT_S
-        look_at = time.monotonic() + _LOOK_S
-        while not path.exists():
-            raise_plugin_error(self.spool)
-            if time.monotonic() > look_at:
-                waited = await self._wait_for_spool()
-                look_at = time.monotonic() + _LOOK_S
-                deadline = look_at + _SPOOL_TIMEOUT_S if waited else deadline
-            if time.monotonic() > deadline:
-                raise WorkFailed(f"the capture plugin never wrote {path.name}", hint="see the server's log")
-            await asyncio.sleep(_SPOOL_POLL_S)
-        spooled = read_spooled(
-            path,
-            sample_id=item.sample_id,
-            input_ids=item.tokens.input_ids,
-            loss_mask=item.tokens.loss_mask,
+    def _requester(self, client: httpx.AsyncClient) -> Requester:
+        return Requester(
+            client,
+            self.spool,
+            self.job.job_id,
             layers=len(self.spec.capture.layer_ids),
+            attempts=self.spec.extraction.attempts,
+            wait_for_room=self._wait_for_spool,
         )
-        path.unlink()
-        return spooled
+
+    async def _captured(self, requester: Requester) -> AsyncGenerator[tuple[int, Captured | Quarantined], None]:
+        """What became of every sample that is still to come, in the plan's order, several under way at a time."""
+        concurrency = self.spec.extraction.concurrency
+        slots = asyncio.Semaphore(concurrency)
+
+        async def capture(position: int, item: Planned) -> Captured | Quarantined:
+            async with slots:
+                self.job.check_stop()
+                return await requester.capture(position, item)
+
+        under_way: deque[tuple[int, asyncio.Task[Captured | Quarantined]]] = deque()
+        try:
+            for position, item in self._to_come():
+                under_way.append((position, asyncio.create_task(capture(position, item))))
+                if len(under_way) >= _AHEAD * concurrency:
+                    first, task = under_way.popleft()
+                    yield first, await self._unless_stopped(task)
+            while under_way:
+                first, task = under_way.popleft()
+                yield first, await self._unless_stopped(task)
+        finally:
+            for _, task in under_way:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+
+    async def _unless_stopped(self, task: "asyncio.Task[Captured | Quarantined]") -> Captured | Quarantined:
+        try:
+            self.job.check_stop()
+            return await task
+        finally:
+            task.cancel()
+
+    def _to_come(self) -> list[tuple[int, Planned]]:
+        start = 0 if self.filling is None else self.filling.writer.position
+        out = set() if self.filling is None else {entry.sample_id for entry in self.filling.writer.quarantined}
+        plan = self.samples.plan
+        return [(place, plan[place]) for place in range(start, len(plan)) if plan[place].sample_id not in out]
+
+    def _take(self, position: int, outcome: Captured | Quarantined) -> None:
+        """The next sample into the store, or on record as one that is not in it."""
+        if isinstance(outcome, Quarantined):
+            if self.filling is None:  # the store is opened by the first sample that says of what type it is
+                self.unfit.append(outcome)
+                refused = self.unfit[len(self.samples.unfit) :]
+                if len(refused) > allowed_quarantine(self.spec.extraction, len(self.samples.plan)):
+                    raise WorkFailed(
+                        f"sample {outcome.sample_id}: {outcome.reason}; not one of {len(refused)} samples could be had",
+                        hint="see the server's log",
+                    )
+            else:
+                self.filling.leave_out([outcome])
+        else:
+            sample = outcome.spooled.sample
+            if self.filling is None:
+                self._open_store(sample.final_hidden_states.shape[1], outcome.spooled.dtype)
+            self._filling().keep(sample)
+            outcome.path.unlink(missing_ok=True)
+            self.tokens += len(self.samples.plan[position].input_ids)
+        if self.filling is not None and time.monotonic() - self.told_at >= _PROGRESS_INTERVAL_S:
+            self._tell()
 
     async def _wait_for_spool(self) -> bool:
         """Send nothing more while the server finds no room for what it captured; whether it did not."""
@@ -167,13 +159,14 @@ class Extraction:
             await asyncio.to_thread(self.job.room.wait_while, lambda: find_waiting(self.spool))
         return True
 
-    def _open_store(self, first: Spooled) -> None:
+    def _open_store(self, hidden_size: int, dtype: Dtype) -> None:
         model = Path(self.spec.target_model)
         properties = StoreProperties(
             model=self.spec.target_model,
+            model_revision=self.spec.target_revision,
             layer_ids=self.spec.capture.layer_ids,
-            hidden_size=first.sample.final_hidden_states.shape[1],
-            dtype=first.dtype,
+            hidden_size=hidden_size,
+            dtype=dtype,
             final_norm="post_norm",
             target_config_sha256=hash_file(model / "config.json"),
             tokenizer_sha256=self.template.tokenizer_sha256,
@@ -181,61 +174,80 @@ class Extraction:
             engine=self.engine["engine"],
             engine_version=self.engine["engine_version"],
         )
-        store = Path(self.spec.store)
-        self.writer = self.job.write_with_room(
-            store, _SMALL_BYTES, lambda: StoreWriter(store, properties, self.spec.extraction.shard_bytes)
+        config, samples = self.spec.extraction, self.samples
+        disk = DiskPlan(self.store, samples.plan, properties, config.shard_bytes)
+        self.bytes_total = disk.bytes_total
+        shown = samples.plan[len(samples.plan) // 2]
+        self.job.tell(
+            ExtractionPlanned(
+                samples=len(samples.plan),
+                tokens=samples.tokens,
+                loss_tokens=samples.loss_tokens,
+                shards=disk.shards,
+                bytes_total=disk.bytes_total,
+                bytes_needed=disk.bytes_needed,
+                inodes_needed=disk.inodes_needed,
+                bytes_free=disk.free.bytes,
+                inodes_free=disk.free.inodes,
+                unfit=len(samples.unfit),
+                sample_id=shown.sample_id,
+                sample_text=show_sample(shown, self.template.decode),
+            )
         )
+        if config.when_short == "refuse":
+            disk.check(config.keep_free_bytes)
+        self.filling = Filling(self.job, self.store, properties, samples.plan, config)
+        self.filling.leave_out(samples.unfit, within_budget=False)
+        self.filling.leave_out(self.unfit[len(samples.unfit) :])
 
-    def _store(self) -> StoreWriter:
-        assert self.writer is not None, "the first sample opens the store"
-        return self.writer
-
-    def _append(self, sample: Sample) -> WrittenShard | None:
-        return self._flush() if self._store().add(sample) else None
-
-    def _flush(self) -> WrittenShard | None:
-        """What is pending as a shard; on a full disk every sender waits for it in turn, and with them the server."""
-        writer = self._store()
-        return self.job.write_with_room(writer.directory, writer.pending_bytes + _SMALL_BYTES, writer.flush)
-
-    async def _keep(self, spooled: Spooled) -> None:
-        sample = spooled.sample
-        async with self.lock:
-            self._tell_shard(await asyncio.to_thread(self._append, sample))
-            self.done += 1
-            self.tokens += len(sample.input_ids)
-        if time.monotonic() - self.told_at >= _PROGRESS_INTERVAL_S:
-            self._tell()
-
-    def _tell_shard(self, shard: WrittenShard | None) -> None:
-        if shard is not None:
-            self.job.tell(ShardWritten(shard=shard.name, samples=shard.samples, tokens=shard.tokens, bytes=shard.bytes))
+    def _filling(self) -> Filling:
+        assert self.filling is not None, "the first sample opens the store"
+        return self.filling
 
     def _tell(self) -> None:
+        filling = self._filling()
         self.told_at = time.monotonic()
+        kept = filling.writer.written
+        tokens, total = sum(len(item.input_ids) for item in kept), self.samples.tokens
+        rate = self._rate()
         self.job.tell(
             ExtractionAdvanced(
-                samples_done=self.done,
-                samples_total=len(self.items),
-                tokens_done=self.tokens,
-                bytes_written=self._store().durable_bytes,
-                bytes_pending=self._store().pending_bytes,
-                tokens_per_s=self.tokens / max(self.told_at - self.started, 1e-9),
+                samples_done=len(kept),
+                samples_total=len(self.samples.plan) - filling.quarantined,
+                tokens_done=tokens,
+                bytes_written=filling.writer.durable_bytes,
+                bytes_pending=filling.writer.pending_bytes,
+                tokens_per_s=rate,
+                tokens_total=total,
+                bytes_total=self.bytes_total,
+                quarantined=filling.quarantined,
+                eta_s=(total - tokens) / rate if rate > 0 else None,
             )
         )
 
+    def _rate(self) -> float:
+        """Tokens a second over the last minute."""
+        self.advances.append((self.told_at, self.tokens))
+        while len(self.advances) > 2 and self.told_at - self.advances[0][0] > _RATE_WINDOW_S:
+            self.advances.popleft()
+        began, before = self.advances[0]
+        return (self.tokens - before) / max(self.told_at - began, 1e-9)
+
     def _finish(self) -> JobResult:
-        writer = self._store()
+        filling = self._filling()
         inputs = {"conversations": hash_file(Path(self.spec.conversations)), "target": self.spec.target_model}
-        self._tell_shard(self._flush())
-        reference = self.job.write_with_room(
-            writer.directory, _SMALL_BYTES, lambda: writer.finish(fingerprint=self.spec.fingerprint, inputs=inputs)
-        )
+        reference = filling.finish(self.spec.fingerprint, inputs)
         self._tell()
-        seconds = time.monotonic() - self.started
+        kept = filling.writer.written
         return JobResult(
             outputs=[reference],
-            summary={"samples": self.done, "tokens": self.tokens, "bytes": writer.durable_bytes, "seconds": seconds},
+            summary={
+                "samples": len(kept),
+                "tokens": sum(len(item.input_ids) for item in kept),
+                "bytes": filling.writer.durable_bytes,
+                "quarantined": len(filling.writer.quarantined),
+                "seconds": time.monotonic() - self.started,
+            },
         )
 
 
