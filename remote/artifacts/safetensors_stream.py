@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from remote.artifacts.atomic import reserve_bytes, sync_directory
+from remote.artifacts.atomic import reserve_bytes, start_writing_back, sync_directory
 from remote.artifacts.safetensors_file import Shape, header_of
 
 _BLOCK_BYTES = 4 << 20
@@ -108,6 +108,7 @@ class StreamedSafetensors:
         if offset + len(data) > region.end:
             raise ValueError(f"{self.path.name}: more rows of {name} than were planned")
         _write_at(self._descriptor, data, offset)
+        start_writing_back(self._descriptor, offset, len(data))
         region.done += len(data)
         if offset == self._hashed_to:
             self._hash(lambda: self._digest.update(data))
