@@ -141,14 +141,9 @@ def _check_engines(run: RunConfig) -> None:
                 f"{section}.environment: {odd!r} is no name of a variable",
                 hint=f'Write it as [{section}.environment] NAME = "value".',
             )
-    if run.engine.name != "sglang":
-        raise UsageError(
-            f"engine.name is {run.engine.name}, but [engine] captures the hidden states, which only SGLang does here",
-            hint=f'Leave engine.name out, and name what is to serve and to be measured in a section of its own: [serving] with name = "{run.engine.name}".',
-        )
     if run.serving_engine.name == "vllm" and run.speculation.top_k != 1:
         raise UsageError(
-            f"speculation.top_k is {run.speculation.top_k}, but serving.name is vllm, which drafts one chain of tokens and no tree",
+            f"speculation.top_k is {run.speculation.top_k}, but vllm serves the drafter, which drafts one chain of tokens and no tree",
             hint="Set speculation.top_k = 1, or serve with SGLang.",
         )
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from remote.agents.server.options import complaints, read_options
 from remote.agents.server.plan import KINDS, engine_command, read_model_config
-from remote.engines.layer_ids import to_sglang
+from remote.engines.layer_ids import to_sglang, to_vllm
 from remote.errors import Precondition, RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.leases import no_devices
@@ -89,12 +89,12 @@ def _attempt(problems: list[str], read: Callable[[], _T]) -> _T | None:
 
 
 def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
+    layer_ids, layers = list(run.extraction.layer_ids), target.num_hidden_layers
     try:
-        to_sglang(
-            list(run.extraction.layer_ids),
-            architecture=target.architecture,
-            num_hidden_layers=target.num_hidden_layers,
-        )
+        # vLLM takes whatever lies within the model, SGLang not: it may be the one that captures, or the one that serves the drafter.
+        to_vllm(layer_ids, num_hidden_layers=layers)
+        if "sglang" in (run.engine.name, run.serving_engine.name):
+            to_sglang(layer_ids, architecture=target.architecture, num_hidden_layers=layers)
     except ValueError as error:
         yield f"extraction.layer_ids: {error}"
     if run.vocabulary.draft_vocab_size > target.vocab_size:

@@ -185,7 +185,7 @@ class TuningConfig(Config, frozen=True, kw_only=True):
 class RunConfig(Config, frozen=True, kw_only=True):
     """One run of the whole pipeline; `directory` receives every artifact of it (default `runs/<name>`).
 
-    `engine` captures the hidden states, which is SGLang's, and serves both arms of the evaluation unless `serving` names another
+    `engine` captures the hidden states and serves both arms of the evaluation unless `serving` names another
     engine, or the same with other settings; nothing of `engine` is taken over into that.
     """
 

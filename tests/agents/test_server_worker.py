@@ -173,12 +173,6 @@ def test_a_server_that_dies_of_its_first_token_was_never_ready(job: ServerJob):
     assert job.ready() is None
 
 
-def test_capturing_with_vllm_is_refused_before_the_launch(job: ServerJob):
-    job.start("", name="vllm", capture=True)
-    assert job.exit_code() == 5
-    assert "captured with SGLang" in job.failure().message
-
-
 def test_a_stop_while_the_engine_loads_is_heard(job: ServerJob):
     job.start("never-ready")
     wait_for(lambda: len(job.family()) >= 2)

@@ -1,10 +1,14 @@
-"""A run that captures with SGLang and serves with vLLM: the drafter that comes of it, measured on the other engine."""
+"""Runs that serve with vLLM: a drafter that comes of SGLang's states, measured on the other engine, and one that comes of vLLM's own."""
 
 import shutil
 from pathlib import Path
 
 import psutil
 import pytest
+import tomlkit
+
+from remote.artifacts.hidden_states import StoreReader
+from remote.pipeline.config import load_preset
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/tiny_target"
 RUN = """
@@ -74,3 +78,30 @@ def test_nothing_of_the_run_is_left_running(finished_run, roost) -> None:
         if roost.owns(process) and any(word in " ".join(process.cmdline()) for word in ("vllm", "VLLM", "sglang"))
     ]
     assert left == []
+
+
+def test_what_vllm_captures_teaches_a_drafter_just_as_well(roost, vllm_python: Path) -> None:
+    run = load_preset("tiny") | {"name": "all-vllm"}
+    run["engine"] = {
+        "name": "vllm",
+        "python": str(vllm_python),
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "context_length": 256,
+        "max_running_requests": 8,
+        # Shorter than most conversations, so that prefills are cut.
+        "flags": {"max-num-batched-tokens": 64},
+    }
+    del run["evaluation"]["attention_backend"]
+    run_file = roost.root / "all-vllm.toml"
+    run_file.write_text(tomlkit.dumps(run))
+    code, document, narration = roost("run", str(run_file), "--wait")
+    assert code == 0, narration
+    verdict = document["run"]["verdict"]
+    assert verdict["acceptance_length"] > 1.2
+    assert verdict["real_divergences"] == 0
+
+    store = StoreReader(roost.root / "runs/all-vllm/store")
+    assert (store.properties.engine, store.properties.engine_version) == ("vllm", "0.32.0")
+    assert (store.properties.layer_ids, store.properties.final_norm) == ([1, 2, 3], "post_norm")
+    assert len(store) > 100

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.engines.layer_ids import to_sglang
+from remote.engines.layer_ids import to_sglang, to_vllm
 
 LAYERS = 61
 ids = st.lists(st.integers(1, LAYERS - 1), min_size=1, max_size=5, unique=True).map(sorted)
@@ -37,3 +37,10 @@ def test_deepseek_captures_the_layers_that_were_meant_or_refuses(architecture: s
 def test_ids_that_the_model_does_not_have_are_refused(wanted: list[int]):
     with pytest.raises(ValueError, match="layer ids must"):
         to_sglang(wanted, architecture="LlamaForCausalLM", num_hidden_layers=LAYERS)
+    with pytest.raises(ValueError, match="layer ids must"):
+        to_vllm(wanted, num_hidden_layers=LAYERS)
+
+
+@given(ids)
+def test_vllm_counts_as_hugging_face_does_and_gives_the_last_state_before_its_norm(wanted: list[int]):
+    assert to_vllm(wanted, num_hidden_layers=LAYERS) == [*wanted, LAYERS]

@@ -146,24 +146,6 @@ def test_a_drafter_changes_the_speed_and_not_the_text(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "backend", "layers"),
-    [("tiny-llama", "torch_native", [1, 2, 3]), ("tiny-dsv3", "intel_amx", [2, 3, 5])],
-)
-def test_other_architectures_and_backends_capture_the_same_layers(
-    serve: Serve, tiny_models: Path, engine_python: Path, tmp_path: Path, name: str, backend: str, layers: list[int]
-) -> None:
-    spool, target = tmp_path / "spool", tiny_models / name
-    capture = Capture(layer_ids=layers, spool_directory=str(spool))
-    server = serve(ServerSpec(model=str(target), engine=engine(backend), capture=capture))
-    asked = prompts(3, LENGTHS)
-    states = captured(server, spool, asked)
-    reference = reference_states(engine_python, target, asked, tmp_path / "reference.safetensors")
-    assert_as_transformers(states, reference, layers)
-    server.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("name", "speculation"),
     [("dsv3", SpeculationConfig()), ("llama", SpeculationConfig(num_steps=3, top_k=2, draft_tokens=6))],
     ids=["latent attention", "a draft tree"],

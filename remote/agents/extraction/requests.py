@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import httpx
 
+from remote.agents.extraction.dialects import CaptureDialect
 from remote.agents.extraction.spool import Spooled, raise_plugin_error, read_spooled
 from remote.artifacts.hidden_states import Quarantined
 from remote.artifacts.store_writer import Planned
@@ -43,6 +44,7 @@ class Requester:
         spool: Path,
         prefix: str,
         *,
+        dialect: CaptureDialect,
         layers: int,
         attempts: int,
         wait_for_room: Callable[[], Awaitable[bool]],
@@ -50,6 +52,7 @@ class Requester:
         self._client = client
         self._spool = spool
         self._prefix = prefix
+        self._dialect = dialect
         self._layers = layers
         self._attempts = attempts
         self._wait_for_room = wait_for_room
@@ -71,13 +74,9 @@ class Requester:
         return Quarantined(sample_id=item.sample_id, reason=f"{reasons[-1]}{tried}")
 
     async def _attempt(self, request_id: str, item: Planned) -> Captured:
-        body = {
-            "rid": request_id,
-            "input_ids": item.input_ids.tolist(),
-            "sampling_params": {"max_new_tokens": 1, "temperature": 0},
-        }
+        body = self._dialect.body(request_id, item.input_ids.tolist())
         try:
-            response = await self._client.post("/generate", json=body)
+            response = await self._client.post(self._dialect.path, json=body)
         except httpx.HTTPError as error:
             raise_plugin_error(self._spool)
             raise WorkFailed(
@@ -88,11 +87,11 @@ class Requester:
                 f"the server refused it: {response.status_code} {response.text[:300]}",
                 final=response.is_client_error and response.status_code != httpx.codes.TOO_MANY_REQUESTS,
             )
-        cached = response.json()["meta_info"]["cached_tokens"]
+        cached = self._dialect.cached_tokens(response.json())
         if cached:
             raise WorkFailed(
                 f"sample {item.sample_id}: {cached} tokens came from the prefix cache, their states are missing",
-                hint="start the server with disable-radix-cache",
+                hint="start the server without a cache of prefixes",
             )
         path = self._spool / f"{request_id}.safetensors"
         await self._wait_for(path)

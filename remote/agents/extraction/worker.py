@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from remote.agents.extraction.dialects import DIALECTS
 from remote.agents.extraction.filling import DiskPlan, Filling, allowed_quarantine
 from remote.agents.extraction.requests import Captured, Requester
 from remote.agents.extraction.samples import Samples, read_samples, show_sample
@@ -85,6 +86,7 @@ class Extraction:
             client,
             self.spool,
             self.job.job_id,
+            dialect=DIALECTS[self.engine["engine"]],
             layers=len(self.spec.capture.layer_ids),
             attempts=self.spec.extraction.attempts,
             wait_for_room=self._wait_for_spool,

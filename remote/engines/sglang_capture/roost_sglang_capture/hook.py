@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 from roost_capture_spool import (
-    PREFIX,
     Rows,
     Setting,
     SpoolWriter,
     host_bytes,
+    is_ours,
     open_writer,
     owner,
     report_failure,
@@ -49,7 +49,7 @@ class CaptureHook:
         rids = batch.rids or []
         hidden, final = output.hidden_states, output.last_hidden_states
         if hidden is None or final is None:
-            if any(rid.startswith(PREFIX) for rid in rids):
+            if any(is_ours(rid) for rid in rids):
                 raise RuntimeError("the engine captured no hidden states: was it started with the capture flags?")
             return
         writer = self._announced()
@@ -61,7 +61,7 @@ class CaptureHook:
         rank, count_of_ranks = ranks()
         row = 0
         for rid, count, start, length in zip(rids, counts, starts, getattr(batch, _PROMPT_LENGTHS), strict=True):
-            if rid.startswith(PREFIX) and owner(rid, count_of_ranks) == rank:
+            if is_ours(rid) and owner(rid, count_of_ranks) == rank:
                 rows = slice(row, row + count)
                 states = hidden[rows].reshape(count, len(self._setting.layer_ids), -1)
                 writer.reserve(host_bytes(states) + host_bytes(final[rows]), lambda: self._give_up_one_but(rids))

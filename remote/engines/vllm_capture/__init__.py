@@ -1,0 +1,1 @@
+"""On the PYTHONPATH of a vLLM that captures: the connector that `--kv-transfer-config` names."""
