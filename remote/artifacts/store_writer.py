@@ -363,7 +363,7 @@ class StoreWriter:
         kept = {shard.file.name for shard in self._shards}
         if self._open is not None:
             kept.add(part_of(self._open.stream.path).name)
-        for path in self.directory.glob("shard-*.safetensors*"):
+        for path in [*self.directory.glob("shard-*.safetensors*"), *self.directory.glob(".*.part")]:
             if path.name not in kept:
                 path.unlink()
 
