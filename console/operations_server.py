@@ -17,7 +17,7 @@ from remote.protocol.progress import ProgressRecord, ServerReady
 from remote.protocol.reports import ServerPlan
 from remote.protocol.requests import JobReply, PlanServer, PlanTuning, ReadBenchmark, ReadTuning, StartJob
 from remote.protocol.run import BenchmarkConfig
-from remote.protocol.specs import BenchmarkSpec, ServerSpec, TuningSpec
+from remote.protocol.specs import BenchmarkSpec, Recapture, ServerSpec, StoreVerificationSpec, TuningSpec
 from remote.protocol.tuning import Settings, TuningPlan, TuningReport
 
 REQUEST_TIMEOUT_S = 60.0
@@ -42,10 +42,15 @@ async def request_server(
 
 
 async def plan_server(
-    session: Session, document: str, overrides: dict[str, str] | None = None, *, drafter: bool = False
+    session: Session,
+    document: str,
+    overrides: dict[str, str] | None = None,
+    *,
+    drafter: bool = False,
+    capture: bool = False,
 ) -> ServerPlan:
-    """Resolve on the host the server that a run's evaluation measures: its command, and what stands in the way."""
-    request = PlanServer(document=document, overrides=overrides or {}, drafter=drafter)
+    """Resolve on the host the server that a run's evaluation measures, or that captures: its command, and what stands in the way."""
+    request = PlanServer(document=document, overrides=overrides or {}, drafter=drafter, capture=capture)
     return await ask(session, request, ServerPlan, timeout_s=PLAN_TIMEOUT_S)
 
 
@@ -72,6 +77,32 @@ async def wait_until_ready(session: Session, job: Job) -> ServerReady:
                 case _:
                     pass
     raise _unmet(f"the server of {job.job_id} ended before it was up", next_command=f"roost status {job.job_id}")
+
+
+async def start_verification(
+    session: Session,
+    store: str,
+    *,
+    samples: int | None = None,
+    recaptured: int = 0,
+    server_job_id: JobId | None = None,
+    seed: int = 0,
+    op_id: OpId | None = None,
+) -> Job:
+    """Verify a store on the host as a job: all of it, or so many samples; `recaptured` are compared with what a server captures."""
+    recapture = None
+    if server_job_id is not None:
+        server = await _running_server(session, server_job_id)
+        if not isinstance(server.job.spec, ServerSpec) or server.job.spec.capture is None:
+            raise _unmet(
+                f"the server of {server_job_id} captures nothing", next_command="roost server start RUN --capture"
+            )
+        recapture = Recapture(
+            samples=recaptured, url=server.ready.url, model=server.job.spec.model, capture=server.job.spec.capture
+        )
+    spec = StoreVerificationSpec(store=store, samples=samples, seed=seed, recapture=recapture)
+    request = StartJob(job_id=new_job_id("verification"), spec=spec, op_id=op_id or new_op_id())
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 async def start_benchmark(

@@ -56,6 +56,9 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
 def start(
     source: RunFile,
     drafter: Annotated[bool, typer.Option("--drafter", help="Serve with the drafter that the run trained.")] = False,  # noqa: FBT002
+    capture: Annotated[  # noqa: FBT002
+        bool, typer.Option("--capture", help="The server that captures hidden states, for `roost extraction verify`.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and start nothing.")] = False,  # noqa: FBT002
     wait: Annotated[bool, typer.Option("--wait", help="Follow the launch until the server answers.")] = False,  # noqa: FBT002
     host: Host = operations.EMBEDDED,
@@ -68,7 +71,7 @@ def start(
     async def work() -> tuple[ServerPlan, Job | None, ServerReady | None]:
         document, overrides = operations.run_document(source), read_overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
-            found = await operations_server.plan_server(session, document, overrides, drafter=drafter)
+            found = await operations_server.plan_server(session, document, overrides, drafter=drafter, capture=capture)
             if dry_run:
                 return found, None, None
             job = await operations_server.start_server(session, found)

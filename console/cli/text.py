@@ -54,6 +54,7 @@ from remote.protocol.progress import (
     StageSkipped,
     StageState,
     StepLogged,
+    StoreChecked,
     TrainingPhase,
     TrialAdvanced,
 )
@@ -163,6 +164,8 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
         case MappingBuilt() as built:
             sizes = f"{built.draft_vocab_size:,} of {built.target_vocab_size:,} tokens"
             return f"mapping of {sizes}, coverage {format_percent(built.coverage)}"
+        case StoreChecked(what=what, done=done, total=total):
+            return f"verified {done:,} of {total:,} {what}"
         case FilesRemoved(files_done=done, files_total=total, bytes_freed=freed):
             return f"{done}/{total} files removed, {format_bytes(freed)} freed"
         case FilesCopied(bytes_done=done, bytes_total=total):

@@ -43,6 +43,7 @@ from remote.protocol.progress import (
     StageSkipped,
     StageState,
     StepLogged,
+    StoreChecked,
     TrainingPhase,
     TrialAdvanced,
 )
@@ -152,6 +153,8 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
             return Pace("", f"{stage}: {stage_mark(state).word}")
         case MappingBuilt(draft_vocab_size=size, coverage=coverage):
             return Pace("", f"{size:,} tokens" + ("" if coverage is None else f", coverage {coverage:.0%}"))
+        case StoreChecked(what=what, done=done, total=total):
+            return Pace("", f"verified {done:,} of {total:,} {what}")
         case FilesRemoved(files_done=done, files_total=total, bytes_freed=freed):
             return Pace("", f"{done:,} of {total:,} files, {freed:,} bytes freed")
         case FilesCopied(bytes_done=done, bytes_total=total):

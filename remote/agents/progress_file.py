@@ -16,9 +16,18 @@ from remote.protocol.progress import (
     Progress,
     ProgressRecord,
     ServerPhase,
+    StoreChecked,
 )
 
-_REPLACEABLE = (ArmAdvanced, BenchmarkAdvanced, ExtractionAdvanced, FilesCopied, FilesRemoved, ServerPhase)
+_REPLACEABLE = (
+    ArmAdvanced,
+    BenchmarkAdvanced,
+    ExtractionAdvanced,
+    FilesCopied,
+    FilesRemoved,
+    ServerPhase,
+    StoreChecked,
+)
 """Events of which only the latest matters to whoever missed the others."""
 
 _SPARED_PIECES = reserve.PIECES // 2

@@ -144,6 +144,10 @@ class StoreReader(Sequence[Sample]):
             shard["final_hidden_states"][start:end],
         )
 
+    def shard_of(self, index: int) -> str:
+        """The name of the file that the sample at `index` is in."""
+        return self._names[self._places[index][0]]
+
     def _shard(self, number: int) -> "dict[str, np.ndarray[Any, Any]]":
         shard = self._shards[number]
         if shard is None:

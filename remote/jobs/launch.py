@@ -15,6 +15,7 @@ from remote.protocol.specs import (
     RunSpec,
     ServerSpec,
     Spec,
+    StoreVerificationSpec,
     TrainingSpec,
     TuningSpec,
     VocabularySpec,
@@ -36,6 +37,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 _WORKERS: dict[type, tuple[str, str, float]] = {
     ServerSpec: ("server", "remote.agents.server.worker", 60.0),
     ExtractionSpec: ("extraction", "remote.agents.extraction.worker", 30.0),
+    StoreVerificationSpec: ("verification", "remote.agents.extraction.verification", 30.0),
     VocabularySpec: ("vocabulary", "remote.agents.vocabulary.worker", 30.0),
     MappingCopySpec: ("mapping_copy", "remote.agents.vocabulary.worker", 30.0),
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),

@@ -123,10 +123,12 @@ class Desk:
         """Imports what it needs when it is asked, as above."""
         store = self._store
         match request:
-            case PlanServer(document=document, overrides=overrides, drafter=drafter):
+            case PlanServer(document=document, overrides=overrides, drafter=drafter, capture=capture):
                 from remote.pipeline.serving import plan_server  # noqa: PLC0415
 
-                return plan_server(document, overrides, drafter=drafter, root=store.root, python=store.python)
+                return plan_server(
+                    document, overrides, drafter=drafter, capture=capture, root=store.root, python=store.python
+                )
             case ReadBenchmark(job_id=job_id):
                 from remote.pipeline.benchmark import read_benchmark  # noqa: PLC0415
 

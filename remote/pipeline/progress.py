@@ -38,6 +38,7 @@ from remote.protocol.progress import (
     StageRunning,
     StageState,
     StepLogged,
+    StoreChecked,
     TrainingPhase,
     TrialAdvanced,
 )
@@ -155,6 +156,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
             return None, f"{sample_id} quarantined: {reason}"
         case FilesCopied(bytes_done=done, bytes_total=total):
             return share_of(done, total), ""
+        case StoreChecked(what=what, done=done, total=total):
+            return share_of(done, total), f"{done:,} of {total:,} {what}"
         case FilesRemoved(files_done=done, files_total=total):
             return share_of(done, total), f"{done} of {total} files"
         case MappingBuilt() as built:

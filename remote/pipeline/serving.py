@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from remote.agents.server.plan import engine_command, read_model_config
 from remote.errors import RoostError
 from remote.jobs.gpu_demand import gpu_demand
@@ -16,20 +18,22 @@ from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec
 
 
-def plan_server(document: str, overrides: Mapping[str, str], *, drafter: bool, root: Path, python: str) -> ServerPlan:
-    """The server that the evaluation of the run file `document` measures, with or without the run's drafter.
+def plan_server(
+    document: str, overrides: Mapping[str, str], *, drafter: bool, root: Path, python: str, capture: bool = False
+) -> ServerPlan:
+    """The server that the evaluation of the run file `document` measures, with or without the run's drafter, or the capturing one.
 
     `python` is the interpreter of the jobs. Raises UsageError or NotFound where the file is wrong.
     """
     run = load_run(document, overrides)
-    spec = evaluated_server(run, drafter=drafter, root=root)
+    spec = capturing_server(run, root=root) if capture else evaluated_server(run, drafter=drafter, root=root)
     argv: list[str] = []
     environment: dict[str, str] = {}
     problems: list[str] = []
     try:
         command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
         argv, environment = command.argv, command.environment
-        problems = check_server(run.name, spec, root, python, section_of(run))
+        problems = check_server(run.name, spec, root, python, "engine" if capture else section_of(run))
     except RoostError as error:
         problems = [say(error)]
     return ServerPlan(run=run.name, spec=spec, command=argv, environment=environment, problems=problems)
@@ -38,6 +42,15 @@ def plan_server(document: str, overrides: Mapping[str, str], *, drafter: bool, r
 def evaluated_server(run: RunConfig, *, drafter: bool, root: Path) -> ServerSpec:
     """What `run` serves with when it measures."""
     return stages.evaluation_server(Blueprint.draw(run, root, UNDECIDED), "drafter" if drafter else "baseline")
+
+
+def capturing_server(run: RunConfig, *, root: Path) -> ServerSpec:
+    """What captures hidden states by itself; its spool is not the one that the run clears away."""
+    spec = stages.capture_server(Blueprint.draw(run, root, UNDECIDED))
+    if spec.capture is None:
+        return spec
+    spool = f"{spec.capture.spool_directory}-by-itself"
+    return msgspec.structs.replace(spec, capture=msgspec.structs.replace(spec.capture, spool_directory=spool))
 
 
 def check_server(name: str, spec: ServerSpec, root: Path, python: str, section: Section) -> list[str]:

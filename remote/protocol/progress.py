@@ -132,6 +132,14 @@ class SampleQuarantined(Message, frozen=True, kw_only=True):
     reason: str
 
 
+class StoreChecked(Message, frozen=True, kw_only=True):
+    """How far the verification of a store is with its bytes, its samples, or those that are captured once more."""
+
+    what: Literal["bytes", "samples", "recaptured"]
+    done: int
+    total: int
+
+
 class ShardWritten(Message, frozen=True, kw_only=True):
     """A shard is complete, hashed and in the manifest."""
 
@@ -249,6 +257,7 @@ Progress = (
     | ExtractionAdvanced
     | ExtractionPlanned
     | SampleQuarantined
+    | StoreChecked
     | ShardWritten
     | MappingBuilt
     | FilesCopied

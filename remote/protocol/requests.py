@@ -98,11 +98,14 @@ class PlanRun(Message, frozen=True, kw_only=True):
 
 
 class PlanServer(Message, frozen=True, kw_only=True):
-    """Resolve the server that a run file's evaluation measures, with or without the run's drafter -> `ServerPlan`."""
+    """Resolve the server that a run file's evaluation measures, with or without the run's drafter, or the one that captures hidden
+    states -> `ServerPlan`.
+    """
 
     document: str
     overrides: dict[str, str] = {}
     drafter: bool = False
+    capture: bool = False
 
 
 class ReadVerdict(Message, frozen=True, kw_only=True):

@@ -70,6 +70,24 @@ class ExtractionSpec(Message, frozen=True, kw_only=True):
     target_revision: str | None = None
 
 
+class Recapture(Message, frozen=True, kw_only=True):
+    """So many samples that the capturing server at `url`, which serves `model`, is asked for once more."""
+
+    samples: int
+    url: str
+    model: str
+    capture: Capture
+
+
+class StoreVerificationSpec(Message, frozen=True, kw_only=True):
+    """Verify a store: its structure, and the hashes and states of `samples` random samples and their shards, or of all (None)."""
+
+    store: str
+    samples: int | None = None
+    seed: int = 0
+    recapture: Recapture | None = None
+
+
 class VocabularySpec(Message, frozen=True, kw_only=True):
     """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it."""
 
@@ -168,6 +186,7 @@ class RunSpec(Message, frozen=True, kw_only=True):
 Spec = (
     ServerSpec
     | ExtractionSpec
+    | StoreVerificationSpec
     | VocabularySpec
     | MappingCopySpec
     | TrainingSpec

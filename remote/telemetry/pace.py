@@ -17,6 +17,7 @@ from remote.protocol.progress import (
     StageChanged,
     StageRunning,
     StepLogged,
+    StoreChecked,
     TrainingPhase,
     TrialAdvanced,
 )
@@ -130,7 +131,7 @@ class Pace:
         return (after - before) / elapsed
 
 
-def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911 - one for each variant
+def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one for each variant
     """What a job does from this event on, in a word; None when the event does not say."""
     match event:
         case TrainingPhase(phase=phase):
@@ -151,6 +152,8 @@ def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911 - one for
             return "tune"
         case FilesCopied():
             return "copy"
+        case StoreChecked():
+            return "verify"
         case FilesRemoved():
             return "remove"
         case StageChanged(stage=stage, state=StageRunning()):
@@ -178,6 +181,8 @@ def advance_of(event: Progress) -> Advance | None:  # noqa: PLR0911 - one for ea
             return Advance(launch - 1, launches)
         case FilesCopied(bytes_done=done, bytes_total=total):
             return Advance(done, total, bytes=done)
+        case StoreChecked(done=done, total=total):
+            return Advance(done, total)
         case FilesRemoved(files_done=done, files_total=total):
             return Advance(done, total)
         case _:

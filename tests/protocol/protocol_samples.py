@@ -118,6 +118,12 @@ SPECS = [
         max_samples=64,
         target_revision="main",
     ),
+    specs.StoreVerificationSpec(
+        store="/runs/embedded/store",
+        samples=16,
+        seed=7,
+        recapture=specs.Recapture(samples=4, url="http://127.0.0.1:30000", model="/models/target", capture=CAPTURE),
+    ),
     specs.VocabularySpec(
         store="/runs/embedded/store",
         target_model="/models/target",
@@ -211,6 +217,7 @@ EVENTS = [
         sample_id="s1",
         sample_text="Why?⟦Because.⟧",
     ),
+    progress.StoreChecked(what="samples", done=3, total=16),
     progress.SampleQuarantined(sample_id="s2", reason="no answer within 2048 tokens"),
     progress.ShardWritten(shard="shard-00000.safetensors", samples=10, tokens=4096, bytes=1 << 22),
     progress.MappingBuilt(draft_vocab_size=32000, target_vocab_size=163840, coverage=0.96875),
@@ -746,6 +753,7 @@ FRAMES = [
 SAMPLES: list[Message] = [
     *SPECS,
     CAPTURE,
+    specs.Recapture(samples=4, url="http://127.0.0.1:30000", model="/models/target", capture=CAPTURE),
     DRAFTER,
     *STAGE_STATES,
     *EVENTS,

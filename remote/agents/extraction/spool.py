@@ -10,6 +10,7 @@ import numpy as np
 from remote.agents.room import Shortage, free_at
 from remote.artifacts.hidden_states import Sample
 from remote.artifacts.safetensors_file import TAG_OF_DTYPE, open_safetensors
+from remote.artifacts.store_check import fault_of_states
 from remote.artifacts.store_writer import Planned
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.run import Dtype
@@ -72,21 +73,10 @@ def read_spooled(path: Path, item: Planned, layers: int) -> Spooled:
         raise _bad(f"{hidden.shape[0]} rows of {hidden.shape[1]} layers instead of {count} of {layers}")
     if not np.array_equal(tensors.arrays["input_ids"], item.input_ids):
         raise _bad("states of other tokens than were sent")
-    for name, array in (("hidden_states", hidden), ("final_hidden_states", final)):
-        if not is_finite(array):
-            raise _bad(f"values in {name} that are not finite")
-        # Of each layer by itself: one that was never written beside others that were would be learned from.
-        if not array.any(axis=-1).all():
-            raise _bad(f"a row of {name} that is all zero")
+    if (fault := fault_of_states(hidden, final)) is not None:
+        raise _bad(fault)
     sample = Sample(item.sample_id, item.input_ids, item.loss_mask, hidden, final)
     return Spooled(sample, _DTYPE_OF_TAG[tensors.tags["hidden_states"]])
-
-
-def is_finite(array: "np.ndarray") -> bool:
-    """Whether every value is finite; uint16 arrays are bfloat16 bit patterns, whose exponent of all ones is inf or NaN."""
-    if array.dtype == np.uint16:
-        return not ((array & 0x7F80) == 0x7F80).any()
-    return bool(np.isfinite(array).all())
 
 
 def _bad(what: str) -> WorkFailed:

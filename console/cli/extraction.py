@@ -1,0 +1,60 @@
+"""`roost extraction`."""
+
+from typing import Annotated
+
+import typer
+
+from console import operations, operations_server
+from console.cli.jobs import exit_code_of, follow_until_over
+from console.cli.options import ACTOR, Host, Json
+from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.text import state_words
+from console.errors import UsageError
+from remote.protocol.jobs import Job
+
+app = typer.Typer(help="Stores of hidden states: verify.", no_args_is_help=True, rich_markup_mode=None)
+
+Store = Annotated[
+    str, typer.Argument(metavar="STORE", help="A store's directory on the host, such as runs/NAME/store.")
+]
+
+
+@app.command(short_help="Check a store's hashes, shapes and states.")
+def verify(
+    store: Store,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", min=1, help="Only so many random samples and their shards; all unless said."),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="JOB", help="A server of `roost server start RUN --capture` to compare with."),
+    ] = None,
+    recapture: Annotated[int, typer.Option("--recapture", min=1, help="With --server: so many random samples.")] = 4,
+    seed: Annotated[int, typer.Option("--seed", help="Which samples are chosen.")] = 0,
+    host: Host = operations.EMBEDDED,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Read a finished store again on the host: hashes, shapes, offsets, rows that are zero or not finite; exit 5 when it is damaged.
+
+    With --server some samples are captured once more and compared.
+    """
+
+    async def work() -> Job:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            job = await operations_server.start_verification(
+                session, store, samples=samples, recaptured=recapture, server_job_id=server, seed=seed
+            )
+            narrate(f"started {job.job_id} on {host}")
+            return await follow_until_over(session, job.job_id, timeout_s=None)
+
+    if not store:
+        raise UsageError("a store needs a name", hint="such as runs/NAME/store")
+    job = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("verification", {"job": job})
+    else:
+        print_text(f"{job.job_id}: {state_words(job.state)}")
+        if job.result is not None:
+            print_text("\n".join(f"  {key.replace('_', ' '):18} {value}" for key, value in job.result.summary.items()))
+    raise typer.Exit(exit_code_of(job))
