@@ -13,14 +13,24 @@ from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.progress import ProgressRecord, ServerReady
+from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
 from remote.protocol.reports import ServerPlan
-from remote.protocol.requests import JobReply, PlanServer, PlanTuning, ReadBenchmark, ReadTuning, StartJob
+from remote.protocol.requests import (
+    JobReply,
+    PlanExtraction,
+    PlanServer,
+    PlanTuning,
+    ReadBenchmark,
+    ReadTuning,
+    StartJob,
+)
 from remote.protocol.run import BenchmarkConfig
 from remote.protocol.specs import BenchmarkSpec, Recapture, ServerSpec, StoreVerificationSpec, TuningSpec
 from remote.protocol.tuning import Settings, TuningPlan, TuningReport
 
 REQUEST_TIMEOUT_S = 60.0
+TOKENIZING_TIMEOUT_S = 600.0
+"""Ten thousand long conversations take a minute or two."""
 
 
 async def request_server(
@@ -52,6 +62,14 @@ async def plan_server(
     """Resolve on the host the server that a run's evaluation measures, or that captures: its command, and what stands in the way."""
     request = PlanServer(document=document, overrides=overrides or {}, drafter=drafter, capture=capture)
     return await ask(session, request, ServerPlan, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def plan_extraction(
+    session: Session, document: str, overrides: dict[str, str] | None = None
+) -> ExtractionPlanned:
+    """What a run's extraction would write, to the byte, and a sample of it; its conversations are tokenized on the host for that."""
+    request = PlanExtraction(document=document, overrides=overrides or {})
+    return await ask(session, request, ExtractionPlanned, timeout_s=TOKENIZING_TIMEOUT_S)
 
 
 async def start_server(session: Session, plan: ServerPlan, *, op_id: OpId | None = None) -> Job:

@@ -6,17 +6,39 @@ import typer
 
 from console import operations, operations_server
 from console.cli.jobs import exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json
+from console.cli.options import ACTOR, Host, Json, Set
 from console.cli.output import execute, narrate, print_document, print_text
-from console.cli.text import state_words
+from console.cli.run import RunFile, read_overrides
+from console.cli.text import extraction_plan_lines, state_words
 from console.errors import UsageError
 from remote.protocol.jobs import Job
+from remote.protocol.progress import ExtractionPlanned
 
-app = typer.Typer(help="Stores of hidden states: verify.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Stores of hidden states: plan, verify.", no_args_is_help=True, rich_markup_mode=None)
 
 Store = Annotated[
     str, typer.Argument(metavar="STORE", help="A store's directory on the host, such as runs/NAME/store.")
 ]
+
+
+@app.command(short_help="Show what a run's extraction would write, and a sample.")
+def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], as_json: Json = False) -> None:  # noqa: B006, FBT002
+    """Tokenize a run's conversations on the host: samples, tokens, the share that counts for the loss, exact bytes and files, and
+    the beginning of a sample with what counts between ⟦ and ⟧; exit 5 when the disk has no room.
+    """
+
+    async def work() -> ExtractionPlanned:
+        document, overrides = operations.run_document(source), read_overrides(settings)
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations_server.plan_extraction(session, document, overrides)
+
+    found = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("extraction_plan", found)
+    else:
+        print_text("\n".join(extraction_plan_lines(found)))
+    if found.bytes_free < found.bytes_needed or (found.inodes_free or found.inodes_needed) < found.inodes_needed:
+        raise typer.Exit(5)
 
 
 @app.command(short_help="Check a store's hashes, shapes and states.")

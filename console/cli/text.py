@@ -126,6 +126,19 @@ def job_lines(job: Job) -> list[str]:
     return lines
 
 
+def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
+    """What an extraction would write, and a sample as it would be learned from."""
+    inodes = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
+    return [
+        f"samples  {plan.samples:,}" + (f"; {plan.unfit:,} cannot be used" if plan.unfit else ""),
+        f"tokens   {plan.tokens:,}, of which {plan.loss_tokens:,} count ({format_percent(plan.loss_tokens / max(1, plan.tokens))})",
+        f"store    {format_bytes(plan.bytes_total)} in {plan.shards:,} shards",
+        f"to write {format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files; the disk has {format_bytes(plan.bytes_free)}{inodes}",
+        f"sample   {one_line(plan.sample_id)}",
+        *(f"  {one_line(line)}" for line in plan.sample_text.splitlines()),
+    ]
+
+
 def progress_line(record: ProgressRecord) -> str:
     """A progress event as a line with its time of day (UTC)."""
     return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {_progress_words(record)}"

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,14 +39,23 @@ def as_float(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return array.astype(np.float32)
 
 
-def deviation(captured: Sample, kept: Sample) -> float:
-    """How far two captures of the same tokens are apart: the largest difference of a row, as a share of the row's length."""
-    worst = 0.0
+class Deviation(NamedTuple):
+    """How far two captures of the same tokens are apart, each row as a share of its length: the worst row, and the median of the
+    layer that is furthest.
+    """
+
+    largest: float
+    typical: float
+
+
+def deviation(captured: Sample, kept: Sample) -> Deviation:
+    """Compare two captures of the same tokens."""
+    largest, typical = 0.0, 0.0
     for name in ("hidden_states", "final_hidden_states"):
         one, other = as_float(getattr(captured, name)), as_float(getattr(kept, name))
         apart = np.linalg.norm(one - other, axis=-1) / np.maximum(np.linalg.norm(other, axis=-1), 1e-30)
-        worst = max(worst, float(apart.max()))
-    return worst
+        largest, typical = max(largest, float(apart.max())), max(typical, float(np.median(apart, axis=0).max()))
+    return Deviation(largest, typical)
 
 
 def journal_of(store: Path) -> list[ShardRecord]:

@@ -11,6 +11,7 @@ from remote.link.telemetry import TelemetrySource
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
+from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.requests import (
     Done,
@@ -20,6 +21,7 @@ from remote.protocol.requests import (
     JobReply,
     ListJobs,
     Ping,
+    PlanExtraction,
     PlanRun,
     PlanServer,
     PlanTuning,
@@ -89,7 +91,7 @@ class Desk:
             case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
                 self._store.secrets.redactor()
                 return self._answer_about_servers(request)
-            case PlanRun() | ReadVerdict() | ValidateMapping():
+            case PlanRun() | PlanExtraction() | ReadVerdict() | ValidateMapping():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
@@ -99,8 +101,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | ReadVerdict | ValidateMapping
-    ) -> RunPlan | VerdictReport | MappingReport:
+        self, request: PlanRun | PlanExtraction | ReadVerdict | ValidateMapping
+    ) -> RunPlan | ExtractionPlanned | VerdictReport | MappingReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -108,6 +110,10 @@ class Desk:
                 from remote.pipeline.plan import plan_run  # noqa: PLC0415
 
                 return plan_run(document, overrides, root=store.root, python=store.python)
+            case PlanExtraction(document=document, overrides=overrides):
+                from remote.pipeline.extraction_plan import plan_extraction  # noqa: PLC0415
+
+                return plan_extraction(document, overrides, root=store.root)
             case ReadVerdict(job_id=job_id):
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 

@@ -4,7 +4,7 @@ from remote.protocol.base import Message
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
-from remote.protocol.progress import ProgressRecord
+from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
@@ -97,6 +97,13 @@ class PlanRun(Message, frozen=True, kw_only=True):
     overrides: dict[str, str] = {}
 
 
+class PlanExtraction(Message, frozen=True, kw_only=True):
+    """Tokenize a run's conversations on this host and say what its extraction would write -> `ExtractionPlanned`."""
+
+    document: str
+    overrides: dict[str, str] = {}
+
+
 class PlanServer(Message, frozen=True, kw_only=True):
     """Resolve the server that a run file's evaluation measures, with or without the run's drafter, or the one that captures hidden
     states -> `ServerPlan`.
@@ -154,6 +161,7 @@ Request = (
     | ReadTopology
     | PlanRun
     | PlanServer
+    | PlanExtraction
     | ReadVerdict
     | ReadBenchmark
     | PlanTuning
@@ -236,6 +244,7 @@ Reply = (
     | TelemetryHistory
     | GpuTopology
     | RunPlan
+    | ExtractionPlanned
     | ServerPlan
     | VerdictReport
     | BenchmarkReport

@@ -589,6 +589,7 @@ REQUESTS = [
     telemetry.ReadHistory(since=T0 - 600, until=T0, step_s=10.0),
     telemetry.ReadTopology(),
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
+    requests.PlanExtraction(document='preset = "embedded"\n', overrides={"data.max_samples": "64"}),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
     requests.PlanTuning(document='preset = "embedded"\n', overrides={"tuning.prompts": "8"}),
     requests.ReadTuning(job_id="tuning-260718-101400-cd34"),

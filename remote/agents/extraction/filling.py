@@ -1,9 +1,10 @@
 """Filling a store on a disk that may be full: the plan before the first byte, shard after shard, and what was left out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from remote.agents.extraction.samples import Samples, show_sample
 from remote.agents.harness import JobContext
 from remote.agents.room import free_at, show_bytes
 from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties
@@ -11,7 +12,7 @@ from remote.artifacts.manifest import MANIFEST_NAME
 from remote.artifacts.store_writer import Planned, StoreWriter, planned_shards, read_begun
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import ArtifactRef
-from remote.protocol.progress import SampleQuarantined, ShardWritten
+from remote.protocol.progress import ExtractionPlanned, SampleQuarantined, ShardWritten
 from remote.protocol.run import ExtractionConfig
 
 _SMALL_BYTES = 64 << 10
@@ -55,6 +56,25 @@ class DiskPlan:
                 f"the store needs {self.inodes_needed:,} files more, but the disk of {self.store} has room for {free.inodes:,}",
                 hint="remove files there, or raise extraction.shard_bytes",
             )
+
+
+def describe_plan(samples: Samples, disk: DiskPlan, decode: Callable[[list[int]], str]) -> ExtractionPlanned:
+    """What is to be extracted, how much it takes, and a sample from the middle to look at."""
+    shown = samples.plan[len(samples.plan) // 2]
+    return ExtractionPlanned(
+        samples=len(samples.plan),
+        tokens=samples.tokens,
+        loss_tokens=samples.loss_tokens,
+        shards=disk.shards,
+        bytes_total=disk.bytes_total,
+        bytes_needed=disk.bytes_needed,
+        inodes_needed=disk.inodes_needed,
+        bytes_free=disk.free.bytes,
+        inodes_free=disk.free.inodes,
+        unfit=len(samples.unfit),
+        sample_id=shown.sample_id,
+        sample_text=show_sample(shown, decode),
+    )
 
 
 def allowed_quarantine(config: ExtractionConfig, samples: int) -> int:

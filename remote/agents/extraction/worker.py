@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 
 from remote.agents.extraction.dialects import DIALECTS
-from remote.agents.extraction.filling import DiskPlan, Filling, allowed_quarantine
+from remote.agents.extraction.filling import DiskPlan, Filling, allowed_quarantine, describe_plan
 from remote.agents.extraction.requests import Captured, Requester
-from remote.agents.extraction.samples import Samples, read_samples, show_sample
+from remote.agents.extraction.samples import Samples, read_samples
 from remote.agents.extraction.spool import check_ready, find_waiting
 from remote.agents.harness import JobContext, main
 from remote.artifacts.chat_template import ChatTemplate
@@ -21,7 +21,7 @@ from remote.artifacts.manifest import hash_file
 from remote.artifacts.store_writer import Planned, read_begun
 from remote.errors import WorkFailed
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, Note
+from remote.protocol.progress import ExtractionAdvanced, Note
 from remote.protocol.run import Dtype
 from remote.protocol.specs import ExtractionSpec
 
@@ -179,23 +179,7 @@ class Extraction:
         config, samples = self.spec.extraction, self.samples
         disk = DiskPlan(self.store, samples.plan, properties, config.shard_bytes)
         self.bytes_total = disk.bytes_total
-        shown = samples.plan[len(samples.plan) // 2]
-        self.job.tell(
-            ExtractionPlanned(
-                samples=len(samples.plan),
-                tokens=samples.tokens,
-                loss_tokens=samples.loss_tokens,
-                shards=disk.shards,
-                bytes_total=disk.bytes_total,
-                bytes_needed=disk.bytes_needed,
-                inodes_needed=disk.inodes_needed,
-                bytes_free=disk.free.bytes,
-                inodes_free=disk.free.inodes,
-                unfit=len(samples.unfit),
-                sample_id=shown.sample_id,
-                sample_text=show_sample(shown, self.template.decode),
-            )
-        )
+        self.job.tell(describe_plan(samples, disk, self.template.decode))
         if config.when_short == "refuse":
             disk.check(config.keep_free_bytes)
         self.filling = Filling(self.job, self.store, properties, samples.plan, config)
