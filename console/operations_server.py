@@ -25,7 +25,15 @@ from remote.protocol.requests import (
     StartJob,
 )
 from remote.protocol.run import BenchmarkConfig
-from remote.protocol.specs import BenchmarkSpec, Recapture, ServerSpec, StoreVerificationSpec, TuningSpec
+from remote.protocol.specs import (
+    BenchmarkSpec,
+    Recapture,
+    ServerSpec,
+    StoreExportSpec,
+    StoreImportSpec,
+    StoreVerificationSpec,
+    TuningSpec,
+)
 from remote.protocol.tuning import Settings, TuningPlan, TuningReport
 
 REQUEST_TIMEOUT_S = 60.0
@@ -120,6 +128,14 @@ async def start_verification(
         )
     spec = StoreVerificationSpec(store=store, samples=samples, seed=seed, recapture=recapture)
     request = StartJob(job_id=new_job_id("verification"), spec=spec, op_id=op_id or new_op_id())
+    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def start_conversion(
+    session: Session, spec: StoreExportSpec | StoreImportSpec, *, op_id: OpId | None = None
+) -> Job:
+    """Start the conversion of a store into another trainer's files, or the other way round, as a job."""
+    request = StartJob(job_id=new_job_id("conversion"), spec=spec, op_id=op_id or new_op_id())
     return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 

@@ -1,6 +1,6 @@
 """`roost extraction`."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -13,8 +13,11 @@ from console.cli.text import extraction_plan_lines, state_words
 from console.errors import UsageError
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ExtractionPlanned
+from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreLayout
 
-app = typer.Typer(help="Stores of hidden states: plan, verify.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Stores of hidden states: plan, verify, export, import.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Store = Annotated[
     str, typer.Argument(metavar="STORE", help="A store's directory on the host, such as runs/NAME/store.")
@@ -72,11 +75,58 @@ def verify(
 
     if not store:
         raise UsageError("a store needs a name", hint="such as runs/NAME/store")
-    job = execute(work(), as_json=as_json)
+    _end("verification", execute(work(), as_json=as_json), as_json=as_json)
+
+
+def _end(name: str, job: Job, *, as_json: bool) -> NoReturn:
     if as_json:
-        print_document("verification", {"job": job})
+        print_document(name, {"job": job})
     else:
         print_text(f"{job.job_id}: {state_words(job.state)}")
         if job.result is not None:
             print_text("\n".join(f"  {key.replace('_', ' '):18} {value}" for key, value in job.result.summary.items()))
     raise typer.Exit(exit_code_of(job))
+
+
+Layout = Annotated[StoreLayout, typer.Argument(metavar="LAYOUT", help="specforge or speculators.")]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="The other trainer's files, on the host.")]
+
+
+async def _convert(host: str, spec: StoreExportSpec | StoreImportSpec) -> Job:
+    async with operations.open_host(host, actor=ACTOR) as session:
+        job = await operations_server.start_conversion(session, spec)
+        narrate(f"started {job.job_id} on {host}")
+        return await follow_until_over(session, job.job_id, timeout_s=None)
+
+
+@app.command(short_help="Write a store as another trainer reads it.")
+def export(
+    layout: Layout,
+    store: Store,
+    directory: Directory,
+    host: Host = operations.EMBEDDED,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Write a store's samples as SpecForge's data_<i>.ckpt or speculators' hs_<i>.safetensors on the host, with what they take for final states."""
+    spec = StoreExportSpec(layout=layout, store=store, directory=directory)
+    _end("conversion", execute(_convert(host, spec), as_json=as_json), as_json=as_json)
+
+
+@app.command("import", short_help="Make a store of another trainer's files.")
+def import_files(
+    layout: Layout,
+    directory: Directory,
+    store: Store,
+    model: Annotated[str, typer.Option("--model", help="The target that the states are of, on the host.")],
+    layer_ids: Annotated[str, typer.Option("--layer-ids", help="Hugging Face ids, such as 2,15,27.")],
+    host: Host = operations.EMBEDDED,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Read SpecForge's data_<i>.ckpt, or speculators' hs_<i>.safetensors beside a samples.jsonl with the loss masks, into a store."""
+    words = layer_ids.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise typer.BadParameter("--layer-ids are numbers with commas between them, such as 2,15,27")
+    spec = StoreImportSpec(
+        layout=layout, directory=directory, store=store, target_model=model, layer_ids=[int(word) for word in words]
+    )
+    _end("conversion", execute(_convert(host, spec), as_json=as_json), as_json=as_json)

@@ -88,6 +88,28 @@ class StoreVerificationSpec(Message, frozen=True, kw_only=True):
     recapture: Recapture | None = None
 
 
+StoreLayout = Literal["specforge", "speculators"]
+"""How another trainer keeps hidden states."""
+
+
+class StoreExportSpec(Message, frozen=True, kw_only=True):
+    """Write a store's samples into `directory` in the files of another trainer; one that is there is refused."""
+
+    layout: StoreLayout
+    store: str
+    directory: str
+
+
+class StoreImportSpec(Message, frozen=True, kw_only=True):
+    """Make a store of another trainer's files, which hold the states of `target_model` at `layer_ids`."""
+
+    layout: StoreLayout
+    directory: str
+    store: str
+    target_model: str
+    layer_ids: LayerIds
+
+
 class VocabularySpec(Message, frozen=True, kw_only=True):
     """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it."""
 
@@ -187,6 +209,8 @@ Spec = (
     ServerSpec
     | ExtractionSpec
     | StoreVerificationSpec
+    | StoreExportSpec
+    | StoreImportSpec
     | VocabularySpec
     | MappingCopySpec
     | TrainingSpec

@@ -118,6 +118,14 @@ SPECS = [
         max_samples=64,
         target_revision="main",
     ),
+    specs.StoreExportSpec(layout="specforge", store="/runs/embedded/store", directory="/data/specforge"),
+    specs.StoreImportSpec(
+        layout="speculators",
+        directory="/data/speculators",
+        store="/runs/embedded/store",
+        target_model="/models/target",
+        layer_ids=[2, 15, 27],
+    ),
     specs.StoreVerificationSpec(
         store="/runs/embedded/store",
         samples=16,

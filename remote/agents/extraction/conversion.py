@@ -1,0 +1,113 @@
+"""A store into the files of another trainer, and the other way round."""
+
+import shutil
+from pathlib import Path
+
+from remote.agents.extraction import layouts
+from remote.agents.extraction.filling import Filling
+from remote.agents.harness import JobContext, main
+from remote.artifacts.atomic import publish_directory
+from remote.artifacts.chat_template import ChatTemplate
+from remote.artifacts.hidden_states import Quarantined, StoreProperties, StoreReader
+from remote.artifacts.manifest import artifact_ref, fingerprint_of, hash_file
+from remote.artifacts.store_check import fault_of_states
+from remote.artifacts.store_writer import Planned
+from remote.errors import Precondition
+from remote.protocol.jobs import JobResult
+from remote.protocol.progress import FilesCopied
+from remote.protocol.run import ExtractionConfig
+from remote.protocol.specs import StoreExportSpec, StoreImportSpec
+
+_SMALL_BYTES = 64 << 10
+
+
+def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
+    """Write every sample into `spec.directory`, which takes its name when all are there. Raises Precondition."""
+    store, directory = (
+        StoreReader(job.root / Path(spec.store).expanduser()),
+        job.root / Path(spec.directory).expanduser(),
+    )
+    properties = store.properties
+    if directory.exists():
+        raise Precondition(f"{directory} is there already", hint="name another directory, or move it away")
+    if spec.layout == "specforge" and properties.final_norm != "post_norm":
+        raise Precondition("SpecForge wants final states after the norm, the store has those before it")
+    takes_off = spec.layout == "speculators" and properties.final_norm == "post_norm"
+    weight = layouts.final_norm_weight(Path(properties.model)) if takes_off else None
+    part = directory.with_name(f"{directory.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    job.write_with_room(part, _SMALL_BYTES, lambda: part.mkdir(parents=True, exist_ok=True))
+    total, done = sum(sample.nbytes for sample in store), 0
+    for number, sample in enumerate(store):
+        job.check_stop()
+        if spec.layout == "specforge":
+            path = layouts.specforge_path(part, number)
+            job.write_with_room(
+                path,
+                sample.nbytes + _SMALL_BYTES,
+                lambda path=path, sample=sample: layouts.write_specforge(path, sample, properties.dtype),
+                clean=lambda path=path: path.unlink(missing_ok=True),
+            )
+        else:
+            path = layouts.speculators_path(part, number)
+            job.write_with_room(
+                path,
+                sample.nbytes + _SMALL_BYTES,
+                lambda path=path, sample=sample: layouts.write_speculators(path, sample, properties.dtype, weight),
+            )
+        done += sample.nbytes
+        job.tell(FilesCopied(bytes_done=done, bytes_total=total))
+    if spec.layout == "speculators":
+        lines = b"".join(map(layouts.mask_line, store))
+        job.write_with_room(part, len(lines), lambda: (part / layouts.SAMPLES_NAME).write_bytes(lines))
+    publish_directory(part, directory)
+    return JobResult(outputs=[], summary={"samples": len(store), "bytes": total, "directory": str(directory)})
+
+
+def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
+    """Make a store of another trainer's files; samples that cannot be believed are quarantined. Raises Precondition."""
+    source, model = job.root / Path(spec.directory).expanduser(), job.root / Path(spec.target_model).expanduser()
+    found = list(layouts.read_all(source, spec.layout, len(spec.layer_ids)))
+    template = ChatTemplate(model)
+    first = found[0]
+    properties = StoreProperties(
+        model=str(model),
+        layer_ids=spec.layer_ids,
+        hidden_size=first.sample.final_hidden_states.shape[1],
+        dtype=first.dtype,
+        final_norm="post_norm" if spec.layout == "specforge" else "pre_norm",
+        target_config_sha256=hash_file(model / "config.json"),
+        tokenizer_sha256=template.tokenizer_sha256,
+        chat_template_sha256=template.sha256,
+        engine=spec.layout,
+        engine_version="imported",
+    )
+    samples = [each.sample for each in found]
+    plan = [Planned(sample.sample_id, sample.input_ids, sample.loss_mask) for sample in samples]
+    store = job.root / Path(spec.store).expanduser()
+    filling = Filling(job, store, properties, plan, ExtractionConfig(layer_ids=spec.layer_ids))
+    total = sum(sample.nbytes for sample in samples)
+    done = 0
+    while filling.writer.next_sample is not None:
+        job.check_stop()
+        sample = samples[filling.writer.position]
+        fault = fault_of_states(sample.hidden_states, sample.final_hidden_states)
+        if fault is None:
+            filling.keep(sample)
+        else:
+            filling.leave_out([Quarantined(sample_id=sample.sample_id, reason=f"its file has {fault}")])
+        done += sample.nbytes
+        job.tell(FilesCopied(bytes_done=done, bytes_total=total))
+    inputs = {"source": str(source), "target": str(model)}
+    filling.finish(fingerprint_of({"artifact": "import", "layout": spec.layout, **inputs}), inputs)
+    summary = {"samples": len(filling.writer.written), "bytes": total, "quarantined": filling.quarantined}
+    return JobResult(outputs=[artifact_ref("store", store)], summary={**summary})
+
+
+def work(spec: StoreExportSpec | StoreImportSpec, job: JobContext) -> JobResult:
+    """Convert as `spec` says."""
+    return export(spec, job) if isinstance(spec, StoreExportSpec) else import_files(spec, job)
+
+
+if __name__ == "__main__":
+    main((StoreExportSpec, StoreImportSpec), work)
