@@ -206,6 +206,11 @@ KIND = EngineKind(
             "serve this pair with SGLang",
         ),
         *COMMON_CAUSES,
+        Cause(
+            b"died unexpectedly (exit code:",
+            "a process that computes was killed or crashed",
+            f'{KILLED}; on a CPU, engine.dtype = "float32" avoids kernels that some processors refuse',
+        ),
         Cause(b"engine core exited unexpectedly", "the process that computes was killed or crashed", KILLED),
     ),
 )
