@@ -140,13 +140,21 @@ class Recorder:
         self._note(LinkUp(latency_s=up.latency_s, welcome=up.welcome), at)
 
     def _note_past(self, job: Job) -> None:
-        """A job of the time before the recorder came: as at work from its beginning, and over since its end."""
-        born = max(0.0, job.created_at - self._origin)
-        if isinstance(job.state, Finished) and job.state.ended_at > self._origin:
-            running = Running(since=job.state.started_at, pid=0)
-            self._note(JobChanged(job=msgspec.structs.replace(job, state=running, result=None)), born)
-            born = job.state.ended_at - self._origin
-        self._note(JobChanged(job=job), born)
+        """A job of the time before the recorder came: as at work from its beginning, and as it is now since its end, or since now.
+
+        What it had told by then is in its own records, at their moments.
+        """
+        now = max(0.0, job.created_at - self._origin)
+        was_over = isinstance(job.state, Finished) and job.state.ended_at <= self._origin
+        if not was_over:
+            state, now = job.state, self._now()
+            if isinstance(job.state, Finished):
+                state = Running(since=job.state.started_at, pid=0)
+                now = job.state.ended_at - self._origin
+            untold = {"last_line": "", "log_start": 0, "log_size": 0, "progress_seq": 0, "last_progress": None}
+            early = msgspec.structs.replace(job, state=state, result=None, **untold)
+            self._note(JobChanged(job=early), max(0.0, job.created_at - self._origin))
+        self._note(JobChanged(job=job), now)
 
     async def _note_topology(self) -> None:
         try:

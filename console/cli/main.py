@@ -22,7 +22,7 @@ from console.cli import (
     verdict,
     vocabulary,
 )
-from console.cli.options import Host
+from console.cli.options import Host, is_host_given, takes_a_host
 
 app = typer.Typer(
     name="roost",
@@ -51,7 +51,7 @@ app.command("replay", short_help="Show a recording on the screen, or what is in 
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
-app.add_typer(server.app, name="server", short_help="Inference servers: plan, request.")
+app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")
 app.add_typer(storage.app, name="storage", short_help="Disks: usage, reclaim, restore, purge.")
 app.add_typer(embedded.app, name="embedded", short_help="The embedded host: prepare, stop.")
@@ -69,7 +69,10 @@ def screen(
 
         sys.stdout.write(f"roost {installed_version('roost')}\n")
         raise typer.Exit
-    if context.invoked_subcommand is None:
+    name = context.invoked_subcommand
+    if name is not None and is_host_given(context) and not takes_a_host(context, name):
+        raise typer.BadParameter(f"'{name}' acts on no host that can be named; leave --host out")
+    if name is None:
         from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 
         raise typer.Exit(run_screen(host))

@@ -3,8 +3,24 @@
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
-Host = Annotated[str, typer.Option("--host", "-H", help="The host, as roost.toml names it, or 'embedded'.")]
+
+def _host(context: typer.Context, value: str) -> str:
+    """The host given to the verb, else that given before the verb: `roost -H gpu jobs` is `roost jobs -H gpu`."""
+    root = context.find_root()
+    return value if context is root or is_host_given(context) else root.params["host"]
+
+
+def is_host_given(context: typer.Context) -> bool:
+    """Whether --host stands on the command line at this place."""
+    source = context.get_parameter_source("host")
+    return source is not None and source.name != "DEFAULT"
+
+
+Host = Annotated[
+    str, typer.Option("--host", "-H", callback=_host, help="The host, as roost.toml names it, or 'embedded'.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout (NDJSON for streams).")]
 Set = Annotated[
     list[str],
@@ -16,3 +32,15 @@ Timeout = Annotated[
 
 ACTOR = "cli"
 """Who the host's journal says asked for it."""
+
+
+def takes_a_host(context: typer.Context, name: str) -> bool:
+    """Whether the verb `name`, or one of the group `name`, acts on a host that can be named."""
+    group = context.command
+    return not isinstance(group, TyperGroup) or _has_host(group.commands[name])
+
+
+def _has_host(command: object) -> bool:
+    if isinstance(command, TyperGroup):
+        return any(_has_host(verb) for verb in command.commands.values())
+    return any(parameter.name == "host" for parameter in getattr(command, "params", []))

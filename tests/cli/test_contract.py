@@ -112,3 +112,20 @@ def test_a_line_for_a_person_holds_nothing_that_a_terminal_obeys(write, capsys) 
     write("a\x1b[2J\x9b2J\u202e\u200b\x7f\x00\x1b[31mb")
     told = capsys.readouterr()
     assert told.out + told.err == "ab\n"
+
+
+@pytest.mark.parametrize("before", [("-H", "nowhere", "jobs"), ("-H", "nowhere", "server", "plan", "embedded")])
+def test_a_host_before_the_verb_is_the_verbs(roost, before) -> None:
+    refused = roost(*before)
+    assert refused.exit_code == 2
+    assert "no host named 'nowhere'" in refused.stderr
+
+
+def test_the_verbs_own_host_goes_before_the_one_before_it(roost) -> None:
+    assert "no host named 'nearer'" in roost("-H", "nowhere", "jobs", "-H", "nearer").stderr
+
+
+def test_a_host_before_a_verb_that_has_none_is_refused(roost) -> None:
+    refused = roost("-H", "nowhere", "embedded", "stop")
+    assert refused.exit_code == 2
+    assert "acts on no host that can be named" in refused.stderr

@@ -105,6 +105,14 @@ def test_jobs_of_before_are_at_work_until_they_were_over(recorded, run_that_ends
     assert (600.0, DONE) in old
 
 
+def test_a_job_of_before_begins_without_what_it_told_later(recorded, run_that_ends, roost, tmp_path) -> None:
+    file = tmp_path / "run.jsonl"
+    roost("record", str(file), "--until", RUN, "--since", "10m")
+    jobs = [(r.at, r.what.job) for r in open_recording(file).records if isinstance(r.what, JobChanged)]
+    first = next(job for _, job in jobs if job.job_id == RUN)
+    assert (first.last_progress, first.last_line, first.log_size) == (None, "", 0)
+
+
 def test_the_readings_of_a_lost_link_are_added_when_it_is_back(recorded, run_that_ends, roost, tmp_path) -> None:
     up = recorded.state
     recorded.streamed = [

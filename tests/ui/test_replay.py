@@ -106,7 +106,7 @@ async def test_before_anything_ran_a_replay_asks_nobody_to_start_something(embed
         records=[record for record in embedded.records if not isinstance(record.what, (JobChanged, JobList))]
     )
     async with replay(jobless, at=1.0) as (screen, _):
-        await screen.until_shown("nothing had been run yet at this moment of the recording")
+        await screen.until_shown("no run of all stages at this moment of the recording")
         await screen.pilot.press("v")
         await screen.until(lambda: any("Nothing had been run yet" in text for text in said(screen)))
         assert "press r" not in screen.text

@@ -42,7 +42,7 @@ class StageStrip(Static):
 
 def _no_run(state: HostState, *, in_replay: bool) -> str:
     if in_replay:
-        return "nothing had been run yet at this moment of the recording"
+        return "no run of all stages at this moment of the recording"
     if not state.jobs_known:
         return "asking the host for its jobs"
     if state.name == RESERVED:
