@@ -11,7 +11,7 @@ from remote.protocol.reports import ArmLevel, CategoryAcceptance, Decision, Leve
 _RESAMPLES = 2000
 _INTERVAL_PERCENT = (2.5, 97.5)
 MATERIAL_SHARE = 0.15
-"""Of the host's cores. A screen and the recorder together keep a tenth of two cores busy; one process more on those is half."""
+"""Of the host's cores, by choice: above what a screen and a recorder take, below one process more on a small host."""
 Figures = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 _NOTHING = 1e-9
 """In place of no tokens or no time, so that a prompt answered with a single token cannot divide by zero."""
