@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
+    from transformers import LlamaConfig
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PEERS = ["specforge==0.2.0", "speculators==0.9.0", "hs-connectors==0.9.0"]
@@ -117,6 +118,23 @@ def _ours(case: Case, data: dict[str, Any]) -> Callable[[], float]:
     return step
 
 
+def _layer(case: Case, **more: object) -> "LlamaConfig":
+    from transformers import LlamaConfig  # noqa: PLC0415
+
+    return LlamaConfig(
+        hidden_size=case.hidden,
+        intermediate_size=case.intermediate,
+        num_hidden_layers=1,
+        num_attention_heads=case.heads,
+        num_key_value_heads=case.kv_heads,
+        head_dim=case.hidden // case.heads,
+        vocab_size=case.vocabulary,
+        max_position_embeddings=4096,
+        rms_norm_eps=1e-5,
+        **more,
+    )
+
+
 def _finish(parameters: "list[Tensor]", loss: "Tensor", optimizer: "Optimizer") -> float:
     import torch  # noqa: PLC0415
 
@@ -134,22 +152,10 @@ def _specforge(case: Case, data: dict[str, Any], *, compact: bool = False) -> Ca
     from specforge.core.loss import _compute_loss  # noqa: PLC0415
     from specforge.modeling.draft.llama3_eagle import LlamaForCausalLMEagle3  # noqa: PLC0415
     from specforge.utils import padding  # noqa: PLC0415
-    from transformers import LlamaConfig  # noqa: PLC0415
 
     # Its Triton kernel needs a GPU; this is the reference that it ships beside it.
     eagle3.LogSoftmaxLoss = type("LogSoftmaxLoss", (), {"apply": staticmethod(_compute_loss)})
-    config = LlamaConfig(
-        hidden_size=case.hidden,
-        intermediate_size=case.intermediate,
-        num_hidden_layers=1,
-        num_attention_heads=case.heads,
-        num_key_value_heads=case.kv_heads,
-        head_dim=case.hidden // case.heads,
-        vocab_size=case.vocabulary,
-        max_position_embeddings=4096,
-        rms_norm_eps=1e-5,
-        pad_token_id=0,
-    )
+    config = _layer(case, pad_token_id=0)
     config.draft_vocab_size = case.draft_vocabulary
     drafter = LlamaForCausalLMEagle3(config, attention_backend="sdpa").float()
     drafter.t2d.copy_(data["t2d"])
@@ -189,23 +195,10 @@ def _speculators(case: Case, data: dict[str, Any]) -> Callable[[], float]:
     from speculators.losses import resolve_loss_config  # noqa: PLC0415
     from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # noqa: PLC0415
     from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: PLC0415
-    from transformers import LlamaConfig  # noqa: PLC0415
 
-    layer = LlamaConfig(
-        hidden_size=case.hidden,
-        intermediate_size=case.intermediate,
-        num_hidden_layers=1,
-        num_attention_heads=case.heads,
-        num_key_value_heads=case.kv_heads,
-        head_dim=case.hidden // case.heads,
-        vocab_size=case.vocabulary,
-        max_position_embeddings=4096,
-        rms_norm_eps=1e-5,
-        attn_implementation="sdpa",
-    )
     proposal = GreedyTokenProposalConfig(speculative_tokens=case.ttt)
     config = Eagle3SpeculatorConfig(
-        transformer_layer_config=layer,
+        transformer_layer_config=_layer(case, attn_implementation="sdpa"),
         draft_vocab_size=case.draft_vocabulary,
         speculators_config=SpeculatorsConfig(
             algorithm="eagle3",

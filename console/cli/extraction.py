@@ -40,7 +40,7 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
         print_document("extraction_plan", found)
     else:
         print_text("\n".join(extraction_plan_lines(found)))
-    if found.bytes_free < found.bytes_needed or (found.inodes_free or found.inodes_needed) < found.inodes_needed:
+    if not found.fits:
         raise typer.Exit(5)
 
 

@@ -134,6 +134,11 @@ def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
         f"tokens   {plan.tokens:,}, of which {plan.loss_tokens:,} count ({format_percent(plan.loss_tokens / max(1, plan.tokens))})",
         f"store    {format_bytes(plan.bytes_total)} in {plan.shards:,} shards",
         f"to write {format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files; the disk has {format_bytes(plan.bytes_free)}{inodes}",
+        *(
+            []
+            if plan.fits
+            else ["         it does not fit: free space there, name another run directory, or lower data.max_samples"]
+        ),
         f"sample   {one_line(plan.sample_id)}",
         *(f"  {one_line(line)}" for line in plan.sample_text.splitlines()),
     ]

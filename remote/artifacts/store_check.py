@@ -54,7 +54,9 @@ def deviation(captured: Sample, kept: Sample) -> Deviation:
     for name in ("hidden_states", "final_hidden_states"):
         one, other = as_float(getattr(captured, name)), as_float(getattr(kept, name))
         apart = np.linalg.norm(one - other, axis=-1) / np.maximum(np.linalg.norm(other, axis=-1), 1e-30)
-        largest, typical = max(largest, float(apart.max())), max(typical, float(np.median(apart, axis=0).max()))
+        # Unlike max(), np.maximum keeps what is no number, and that is no small deviation.
+        largest = float(np.maximum(largest, apart.max()))
+        typical = float(np.maximum(typical, np.median(apart, axis=0).max()))
     return Deviation(largest, typical)
 
 

@@ -4,11 +4,10 @@ The plan says what is in which shard before the first row is captured, so that a
 is begun. A sample that turns out to be unfit is quarantined: it is taken out of its shard and put on record with the reason.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,25 +25,15 @@ from remote.artifacts.hidden_states import (
     StoreProperties,
 )
 from remote.artifacts.manifest import FileEntry, Manifest, artifact_ref, write_manifest
-from remote.artifacts.safetensors_file import TAG_OF_DTYPE, Shape, file_bytes, numpy_dtype
+from remote.artifacts.safetensors_file import Shape, file_bytes, numpy_dtype
 from remote.artifacts.safetensors_stream import StreamedSafetensors, part_of
+from remote.artifacts.store_journal import BEGUN, append_durably, begin, read_lines, recover
+from remote.artifacts.store_plan import METADATA, Planned, len_of_shard, shard_shapes
 from remote.errors import Precondition, UsageError
 from remote.protocol.jobs import ArtifactRef
 
-_BEGUN = "begun.json"
 _UNFINISHED = "unfinished.json"
-_METADATA = {"format": FORMAT}
 _STATES = ("hidden_states", "final_hidden_states")
-
-_LineT = TypeVar("_LineT")
-
-
-class Planned(NamedTuple):
-    """A sample that is to come: ids int64 [T], mask bool [T]."""
-
-    sample_id: str
-    input_ids: "np.ndarray[Any, Any]"
-    loss_mask: "np.ndarray[Any, Any]"
 
 
 class WrittenShard(NamedTuple):
@@ -92,9 +81,9 @@ class StoreWriter:
         self.properties = properties
         self.plan = plan
         directory.mkdir(parents=True, exist_ok=True)
-        self.shard_bytes = _begin(directory, properties, shard_bytes)
-        self.quarantined = _read_lines(directory / QUARANTINE, Quarantined)
-        self._shards = _recover(directory)
+        self.shard_bytes = begin(directory, properties, shard_bytes)
+        self.quarantined = read_lines(directory / QUARANTINE, Quarantined)
+        self._shards = recover(directory)
         self._check_plan()
         self._position = self._shards[-1].end if self._shards else 0
         self._open = self._adopt()
@@ -151,7 +140,7 @@ class StoreWriter:
     @property
     def next_shard_bytes(self) -> int:
         """The size of the shard that the next sample is in, to the byte."""
-        return file_bytes(self._shapes(self._members(self._position, self._shard_end(self._position))), _METADATA)
+        return file_bytes(self._shapes(self._members(self._position, self._shard_end(self._position))), METADATA)
 
     @property
     def is_reserved(self) -> bool:
@@ -164,7 +153,7 @@ class StoreWriter:
             return
         end = self._shard_end(self._position)
         members = self._members(self._position, end)
-        stream = StreamedSafetensors(self.directory / self._shard_name(), self._shapes(members), _METADATA)
+        stream = StreamedSafetensors(self.directory / self._shard_name(), self._shapes(members), METADATA)
         self._write_tokens(stream, members)
         self._open = _OpenShard(stream, end, members)
 
@@ -198,7 +187,7 @@ class StoreWriter:
                 end=shard.end,
             )
         record = shard.record
-        _append_durably(self.directory / JOURNAL, msgspec.json.encode(record) + b"\n")
+        append_durably(self.directory / JOURNAL, msgspec.json.encode(record) + b"\n")
         (self.directory / _UNFINISHED).unlink(missing_ok=True)
         self._shards.append(record)
         self._open = None
@@ -214,7 +203,7 @@ class StoreWriter:
         known = self._left_out()
         new = [entry for entry in entries if entry.sample_id not in known]
         if new:
-            _append_durably(self.directory / QUARANTINE, b"".join(msgspec.json.encode(entry) + b"\n" for entry in new))
+            append_durably(self.directory / QUARANTINE, b"".join(msgspec.json.encode(entry) + b"\n" for entry in new))
         self.quarantined += new
         out, shard = self._left_out(), self._open
         if shard is not None:
@@ -284,7 +273,7 @@ class StoreWriter:
         )
         names = [JOURNAL, *([QUARANTINE] if self.quarantined else [])]
         write_manifest(self.directory, manifest, names)
-        (self.directory / _BEGUN).unlink(missing_ok=True)
+        (self.directory / BEGUN).unlink(missing_ok=True)
         return artifact_ref("store", self.directory)
 
     def _left_out(self) -> set[str]:
@@ -344,7 +333,7 @@ class StoreWriter:
         if [self.plan[position].sample_id for position in members] != mark.sample_ids:
             return None
         done = {name: self._state_bytes(members[: mark.samples], name) for name in _STATES}
-        stream = StreamedSafetensors(path, self._shapes(members), _METADATA, done=done)
+        stream = StreamedSafetensors(path, self._shapes(members), METADATA, done=done)
         if stream.hash_of_written(_STATES) != mark.sha256:
             stream.discard()
             return None
@@ -388,40 +377,6 @@ class StoreWriter:
                 raise UsageError(f"sample {sample.sample_id}: {name} is {array.dtype}, not {properties.dtype}")
 
 
-def shard_shapes(properties: StoreProperties, *, samples: int, tokens: int) -> dict[str, Shape]:
-    """The tensors of a shard, by falling item size so that every one is aligned."""
-    tag, hidden = TAG_OF_DTYPE[properties.dtype], properties.hidden_size
-    return {
-        "sample_offsets": Shape("I64", (samples + 1,)),
-        "input_ids": Shape("I64", (tokens,)),
-        "hidden_states": Shape(tag, (tokens, properties.layer_count, hidden)),
-        "final_hidden_states": Shape(tag, (tokens, hidden)),
-        "loss_mask": Shape("BOOL", (tokens,)),
-    }
-
-
-def len_of_shard(lengths: Sequence[int], properties: StoreProperties, shard_bytes: int) -> int:
-    """How many of the samples of these lengths the next shard takes: at least one."""
-    tokens = 0
-    for count, length in enumerate(lengths):
-        tokens += length
-        if count and file_bytes(shard_shapes(properties, samples=count + 1, tokens=tokens), _METADATA) > shard_bytes:
-            return count
-    return len(lengths)
-
-
-def planned_shards(lengths: Sequence[int], properties: StoreProperties, shard_bytes: int) -> list[int]:
-    """The size of every shard of a store of samples of these lengths, to the byte."""
-    sizes: list[int] = []
-    start = 0
-    while start < len(lengths):
-        count = len_of_shard(lengths[start:], properties, shard_bytes)
-        shapes = shard_shapes(properties, samples=count, tokens=sum(lengths[start : start + count]))
-        sizes.append(file_bytes(shapes, _METADATA))
-        start += count
-    return sizes
-
-
 def write_store(
     directory: Path,
     properties: StoreProperties,
@@ -437,88 +392,3 @@ def write_store(
     while writer.next_sample is not None:
         writer.append(samples[writer.position])
     return writer.finish(fingerprint=fingerprint, inputs=inputs)
-
-
-class _Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """With what a store was begun, so that whoever goes on with it does not mix."""
-
-    properties: StoreProperties
-    shard_bytes: int
-
-
-def _begin(directory: Path, properties: StoreProperties, shard_bytes: int) -> int:
-    """Put on record with what the store is begun; the shard size that it was begun with."""
-    begun = read_begun(directory)
-    if begun is None:
-        record = _Begun(properties=properties, shard_bytes=shard_bytes)
-        write_atomic(directory / _BEGUN, msgspec.json.encode(record))
-        return shard_bytes
-    if begun.properties != properties:
-        differing = [
-            name
-            for name in StoreProperties.__struct_fields__
-            if getattr(begun.properties, name) != getattr(properties, name)
-        ]
-        told = ", ".join(f"{name} was {getattr(begun.properties, name)}" for name in differing)
-        raise Precondition(
-            f"the store {directory} was begun with others: {told}",
-            hint="go on with what it was begun with, or move it away to begin a new one",
-        )
-    return begun.shard_bytes
-
-
-def read_begun(directory: Path) -> _Begun | None:
-    """With what an unfinished store was begun; None where none was."""
-    try:
-        return msgspec.json.decode((directory / _BEGUN).read_bytes(), type=_Begun)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _append_durably(path: Path, line: bytes) -> None:
-    """The whole line or, on a full disk, nothing of it."""
-    with path.open("ab", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        try:
-            done = 0
-            while done < len(line):
-                done += file.write(line[done:])
-            os.fsync(file.fileno())
-        except OSError:
-            file.truncate(end)
-            raise
-
-
-def _read_lines(path: Path, line_type: type[_LineT]) -> list[_LineT]:
-    """The whole lines of a record; what a crash tore off is cut from the file."""
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    found: list[_LineT] = []
-    end = 0
-    for line in content.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            found.append(msgspec.json.decode(line, type=line_type))
-        except msgspec.DecodeError:
-            break
-        end += len(line)
-    if end != len(content):
-        write_atomic(path, content[:end])
-    return found
-
-
-def _recover(directory: Path) -> list[ShardRecord]:
-    """The complete shards of an unfinished store."""
-    journal = directory / JOURNAL
-    shards: list[ShardRecord] = []
-    listed = _read_lines(journal, ShardRecord)
-    for record in listed:
-        path = directory / record.file.name
-        if not path.is_file() or path.stat().st_size != record.file.bytes:
-            break
-        shards.append(record)
-    if len(shards) != len(listed):
-        write_atomic(journal, b"".join(msgspec.json.encode(record) + b"\n" for record in shards))
-    return shards

@@ -124,6 +124,12 @@ class ExtractionPlanned(Message, frozen=True, kw_only=True):
     sample_id: str
     sample_text: str
 
+    @property
+    def fits(self) -> bool:
+        """Whether the disk has room for what is still to be written."""
+        has_inodes = self.inodes_free is None or self.inodes_free >= self.inodes_needed
+        return has_inodes and self.bytes_free >= self.bytes_needed
+
 
 class SampleQuarantined(Message, frozen=True, kw_only=True):
     """A sample that will not be in the store, and why."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from console.embedded.locations import EmbeddedHome
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import read_conversations
 from remote.engines.paths import SGLANG_CPU
@@ -18,7 +19,7 @@ from remote.errors import Precondition
 
 REPOSITORY = Path(__file__).parents[2]
 TINY = REPOSITORY / "tests/fixtures/tiny_target"
-SMOLLM2 = Path.home() / ".local/share/roost/embedded/root/models/smollm2-135m-instruct"
+SMOLLM2 = EmbeddedHome.default().root / "models/smollm2-135m-instruct"
 
 OWN_TEMPLATE_WORDS = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
 FORGETFUL = "{% for m in messages %}<|{{ m.role }}|>{{ m.content if loop.last else '' }}<|end|>{% endfor %}"

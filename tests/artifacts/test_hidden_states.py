@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader
 from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties, StoreReader, read_quarantine
 from remote.artifacts.manifest import verify
 from remote.artifacts.safetensors_file import open_safetensors
-from remote.artifacts.store_writer import Planned, StoreWriter, planned_shards, write_store
+from remote.artifacts.store_plan import Planned, planned_shards
+from remote.artifacts.store_writer import StoreWriter, write_store
 from remote.errors import Precondition, UsageError
 
 H, LAYERS = 4, [1, 2, 3]

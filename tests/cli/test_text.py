@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import RUN_PLAN, SAMPLES
 
 from console.cli.server_text import server_lines
-from console.cli.text import job_lines, job_table, mapping_lines, progress_line, state_words
+from console.cli.text import extraction_plan_lines, job_lines, job_table, mapping_lines, progress_line, state_words
 from remote.protocol.jobs import Job, JobState, Lost, Running
-from remote.protocol.progress import Progress, ProgressRecord
+from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport
 
 
@@ -87,3 +87,25 @@ def test_a_servers_command_can_be_pasted_into_the_hosts_shell():
         "# serves with the drafter\nenv \\\n  'A=1 2' \\\n  '/opt/my python' \\\n  -m sglang.launch_server \\\n"
         "  --ids 1 14 \\\n  --fast\n\nproblem: no disk"
     )
+
+
+@pytest.mark.parametrize(
+    ("bytes_free", "inodes_free", "fits"),
+    [(100, None, True), (100, 7, True), (99, 7, False), (100, 6, False), (100, 0, False)],
+)
+def test_a_plan_that_does_not_fit_says_what_to_do(bytes_free, inodes_free, fits) -> None:
+    plan = ExtractionPlanned(
+        samples=3,
+        tokens=30,
+        loss_tokens=10,
+        shards=1,
+        bytes_total=200,
+        bytes_needed=100,
+        inodes_needed=7,
+        bytes_free=bytes_free,
+        inodes_free=inodes_free,
+        unfit=0,
+        sample_id="s",
+        sample_text="hello",
+    )
+    assert any("it does not fit: free space there" in line for line in extraction_plan_lines(plan)) is not fits

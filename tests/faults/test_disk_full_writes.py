@@ -176,7 +176,7 @@ class Point(NamedTuple):
 
 POINTS = {
     "a shard": Point("extract", safetensors_stream, "reserve_bytes"),
-    "the store's journal": Point("extract", store_writer, "_append_durably"),
+    "the store's journal": Point("extract", store_writer, "append_durably"),
     "the store's manifest": Point("extract", store_writer, "write_manifest"),
     "a copied file": Point("copy", mapping_copy, "copy_files"),
     "the manifest of a copy": Point("copy", mapping_copy, "seal_mapping"),

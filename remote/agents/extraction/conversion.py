@@ -11,7 +11,7 @@ from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.hidden_states import Quarantined, StoreProperties, StoreReader
 from remote.artifacts.manifest import artifact_ref, fingerprint_of, hash_file
 from remote.artifacts.store_check import fault_of_states
-from remote.artifacts.store_writer import Planned
+from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import FilesCopied

@@ -9,7 +9,9 @@ from remote.agents.harness import JobContext
 from remote.agents.room import free_at, show_bytes
 from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties
 from remote.artifacts.manifest import MANIFEST_NAME
-from remote.artifacts.store_writer import Planned, StoreWriter, planned_shards, read_begun
+from remote.artifacts.store_journal import read_begun
+from remote.artifacts.store_plan import Planned, planned_shards
+from remote.artifacts.store_writer import StoreWriter
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import ArtifactRef
 from remote.protocol.progress import ExtractionPlanned, SampleQuarantined, ShardWritten

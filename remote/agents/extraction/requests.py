@@ -11,7 +11,7 @@ import httpx
 from remote.agents.extraction.dialects import CaptureDialect
 from remote.agents.extraction.spool import Spooled, raise_plugin_error, read_spooled
 from remote.artifacts.hidden_states import Quarantined
-from remote.artifacts.store_writer import Planned
+from remote.artifacts.store_plan import Planned
 from remote.errors import WorkFailed
 
 _SPOOL_TIMEOUT_S = 60.0

@@ -9,7 +9,7 @@ import numpy as np
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import Conversation, read_conversations
 from remote.artifacts.hidden_states import Quarantined
-from remote.artifacts.store_writer import Planned
+from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
 
 NEIGHBOURS = 256

@@ -11,7 +11,7 @@ from remote.agents.room import Shortage, free_at
 from remote.artifacts.hidden_states import Sample
 from remote.artifacts.safetensors_file import TAG_OF_DTYPE, open_safetensors
 from remote.artifacts.store_check import fault_of_states
-from remote.artifacts.store_writer import Planned
+from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.run import Dtype
 

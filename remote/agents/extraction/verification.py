@@ -1,7 +1,7 @@
 """Verifying a store: structure, hashes and samples, all of them or some; and whether a server still captures the same."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -13,7 +13,7 @@ from remote.agents.harness import JobContext, main
 from remote.artifacts import store_check
 from remote.artifacts.hidden_states import StoreReader
 from remote.artifacts.manifest import hash_file, read_manifest
-from remote.artifacts.store_writer import Planned
+from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Note, StoreChecked
@@ -56,7 +56,7 @@ class Verification:
             raise Precondition(f"{self.spec.store} is not what it should be: {shown}", hint="extract it again")
         return JobResult(outputs=[], summary=self.summary)
 
-    def _note(self, problems: Iterator[str]) -> None:
+    def _note(self, problems: Iterable[str]) -> None:
         for problem in problems:
             self.problems.append(problem)
             self.job.tell(Note(level="error", text=problem))
@@ -116,13 +116,8 @@ class Verification:
                 identical += apart.largest == 0.0
                 largest, typical = max(largest, apart.largest), max(typical, apart.typical)
                 if not (apart.typical <= _MOST_TYPICAL and apart.largest <= _MOST_OF_A_ROW):
-                    self._note(
-                        iter(
-                            [
-                                f"sample {kept.sample_id} is {apart.typical:.1%} apart from what is captured now, rows up to {apart.largest:.1%}"
-                            ]
-                        )
-                    )
+                    text = f"{apart.typical:.1%} apart from what is captured now, rows up to {apart.largest:.1%}"
+                    self._note([f"sample {kept.sample_id} is {text}"])
                 self.job.tell(StoreChecked(what="recaptured", done=done, total=len(chosen)))
         self.summary |= {
             "recaptured": len(chosen),

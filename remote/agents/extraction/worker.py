@@ -18,7 +18,8 @@ from remote.agents.harness import JobContext, main
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.hidden_states import Quarantined, StoreProperties
 from remote.artifacts.manifest import hash_file
-from remote.artifacts.store_writer import Planned, read_begun
+from remote.artifacts.store_journal import read_begun
+from remote.artifacts.store_plan import Planned
 from remote.errors import WorkFailed
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import ExtractionAdvanced, Note
