@@ -13,7 +13,7 @@ from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
+from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady, ServerRestarting
 from remote.protocol.reports import ServerPlan
 from remote.protocol.requests import (
     JobReply,
@@ -215,12 +215,21 @@ async def _running_server(session: Session, job_id: JobId) -> _Running:
     if is_over(job.state):
         raise _unmet(f"the server of {job_id} has ended", next_command=f"roost status {job_id}")
     ready: ServerReady | None = None
+    died = False
     seen = 0
     while records := await read_progress(session, job.job_id, after_seq=seen):
         seen = records[-1].seq
-        ready = next((r.event for r in reversed(records) if isinstance(r.event, ServerReady)), ready)
+        for record in records:
+            match record.event:
+                case ServerReady() as up:
+                    ready, died = up, False
+                case ServerRestarting():
+                    ready, died = None, True
+                case _:
+                    pass
     if ready is None:
-        raise _unmet(f"the server of {job.job_id} is not up yet", next_command=f"roost logs {job.job_id} --follow")
+        said = "died and is launched again" if died else "is not up yet"
+        raise _unmet(f"the server of {job.job_id} {said}", next_command=f"roost logs {job.job_id} --follow")
     return _Running(job, ready)
 
 

@@ -11,6 +11,7 @@ from console.state.units import (
     format_loss,
     format_percent,
     format_rate,
+    format_restarts,
 )
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
 from remote.protocol.ids import device_ranges
@@ -45,6 +46,7 @@ from remote.protocol.progress import (
     SampleQuarantined,
     ServerPhase,
     ServerReady,
+    ServerRestarting,
     ShardWritten,
     StageChanged,
     StageDone,
@@ -175,8 +177,10 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"{arm.arm}{level}: {arm.prompts_done}/{arm.prompts_total} prompts, {rate}"
         case ServerPhase(phase=phase, elapsed_s=elapsed):
             return f"{phase.replace('_', ' ')} ({format_duration(elapsed)})"
-        case ServerReady(url=url, startup_s=startup):
-            return f"ready at {one_line(url)} after {format_duration(startup)}"
+        case ServerReady(url=url, startup_s=startup, restarts=restarts):
+            return f"ready at {one_line(url)} after {format_duration(startup)}{format_restarts(restarts)}"
+        case ServerRestarting(reason=reason, restart=restart, most=most, pause_s=pause):
+            return f"restarts in {format_duration(pause)} ({restart} of {most}): {one_line(reason)}"
         case ShardWritten(shard=shard, bytes=size):
             return f"{one_line(shard)} written, {format_bytes(size)}"
         case MappingBuilt() as built:

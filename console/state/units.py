@@ -50,6 +50,11 @@ def format_byte_rate(per_second: float | None) -> str:
     return f"{sign}{format_bytes(abs(per_second))}/s"
 
 
+def format_restarts(count: int) -> str:
+    """`0` -> nothing, `1` -> `, restarted once`, `3` -> `, restarted 3 times`."""
+    return "" if not count else ", restarted once" if count == 1 else f", restarted {count} times"
+
+
 def format_duration(seconds: float | None) -> str:
     """`9` -> `9 s`, `171` -> `2:51`, `10260` -> `2:51 h`, `200000` -> `2 d 7 h`."""
     if seconds is None:

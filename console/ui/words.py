@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from console.state.units import format_duration, format_loss
+from console.state.units import format_duration, format_loss, format_restarts
 from remote.protocol.jobs import (
     Finished,
     Foreign,
@@ -34,6 +34,7 @@ from remote.protocol.progress import (
     SampleQuarantined,
     ServerPhase,
     ServerReady,
+    ServerRestarting,
     ShardWritten,
     StageChanged,
     StageDone,
@@ -147,8 +148,10 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
             return Pace(rate, f"{arm.arm}: {arm.prompts_done}/{arm.prompts_total} prompts")
         case ServerPhase(phase=phase):
             return Pace("", phase.replace("_", " "))
-        case ServerReady(startup_s=startup):
-            return Pace("", f"ready after {format_duration(startup)}")
+        case ServerReady(startup_s=startup, restarts=restarts):
+            return Pace("", f"ready after {format_duration(startup)}{format_restarts(restarts)}")
+        case ServerRestarting(restart=restart, most=most):
+            return Pace("", f"died, restarts ({restart} of {most})")
         case StageChanged(stage=stage, state=state):
             return Pace("", f"{stage}: {stage_mark(state).word}")
         case MappingBuilt(draft_vocab_size=size, coverage=coverage):

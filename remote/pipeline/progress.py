@@ -33,6 +33,7 @@ from remote.protocol.progress import (
     SampleQuarantined,
     ServerPhase,
     ServerReady,
+    ServerRestarting,
     ShardWritten,
     StageChanged,
     StageRunning,
@@ -139,6 +140,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
     match event:
         case ServerPhase(phase=phase):
             return None, phase.replace("_", " ")
+        case ServerRestarting(reason=reason, restart=restart, most=most):
+            return None, f"restarts, {restart} of {most}: {reason}"
         case ServerReady(engine=engine, engine_version=version, startup_s=seconds):
             return None, f"{engine} {version} ready after {seconds:.0f} s"
         case ExtractionAdvanced() as step:

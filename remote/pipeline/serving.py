@@ -26,7 +26,10 @@ def plan_server(
     `python` is the interpreter of the jobs. Raises UsageError or NotFound where the file is wrong.
     """
     run = load_run(document, overrides)
-    spec = capturing_server(run, root=root) if capture else evaluated_server(run, drafter=drafter, root=root)
+    if capture:
+        spec = capturing_server(run, root=root)
+    else:
+        spec = _launched_again(evaluated_server(run, drafter=drafter, root=root), run.serving_engine.restarts)
     argv: list[str] = []
     environment: dict[str, str] = {}
     problems: list[str] = []
@@ -37,6 +40,10 @@ def plan_server(
     except RoostError as error:
         problems = [say(error)]
     return ServerPlan(run=run.name, spec=spec, command=argv, environment=environment, problems=problems)
+
+
+def _launched_again(spec: ServerSpec, restarts: int) -> ServerSpec:
+    return msgspec.structs.replace(spec, engine=msgspec.structs.replace(spec.engine, restarts=restarts))
 
 
 def evaluated_server(run: RunConfig, *, drafter: bool, root: Path) -> ServerSpec:

@@ -134,8 +134,9 @@ def _evaluated_backend(run: RunConfig) -> str | None:
 
 
 def _located(plan: Blueprint, engine: EngineConfig) -> EngineConfig:
-    """The engine with its interpreter's path made absolute."""
-    return engine if engine.python is None else msgspec.structs.replace(engine, python=plan.path(engine.python))
+    """The engine with its interpreter's path made absolute, for one launch: what is measured or captured is of one engine."""
+    python = None if engine.python is None else plan.path(engine.python)
+    return msgspec.structs.replace(engine, python=python, restarts=0)
 
 
 def _capture(plan: Blueprint) -> Capture:

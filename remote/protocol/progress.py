@@ -75,7 +75,7 @@ class ServerPhase(Message, frozen=True, kw_only=True):
 
 
 class ServerReady(Message, frozen=True, kw_only=True):
-    """The server answers at `url` (loopback)."""
+    """The server answers at `url` (loopback), after so many `restarts` of an engine that died."""
 
     url: str
     engine: str
@@ -83,6 +83,16 @@ class ServerReady(Message, frozen=True, kw_only=True):
     model: str
     pid: int
     startup_s: float
+    restarts: int = 0
+
+
+class ServerRestarting(Message, frozen=True, kw_only=True):
+    """The engine died while it served, for `reason`, and is launched again in `pause_s`: `restart` of `most` in a row."""
+
+    reason: str
+    restart: int
+    most: int
+    pause_s: float
 
 
 class ExtractionAdvanced(Message, frozen=True, kw_only=True):
@@ -260,6 +270,7 @@ Progress = (
     StageChanged
     | ServerPhase
     | ServerReady
+    | ServerRestarting
     | ExtractionAdvanced
     | ExtractionPlanned
     | SampleQuarantined

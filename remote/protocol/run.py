@@ -39,7 +39,10 @@ class DataConfig(Config, frozen=True, kw_only=True):
 
 
 class EngineConfig(Config, frozen=True, kw_only=True):
-    """How the inference server is launched; `flags` are the engine's own long options without the dashes."""
+    """How the inference server is launched; `flags` are the engine's own long options without the dashes.
+
+    `restarts` is how often in a row `roost server start` launches an engine again that died while it served; the servers of a run
+    and of a tuning are never, for figures of two launches are not one measurement."""
 
     name: EngineName = "sglang"
     python: str | None = None
@@ -53,6 +56,7 @@ class EngineConfig(Config, frozen=True, kw_only=True):
     flags: dict[str, FlagValue] = {}
     environment: dict[str, str] = {}
     ready_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 1800.0
+    restarts: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
 class ExtractionConfig(Config, frozen=True, kw_only=True):

@@ -167,7 +167,8 @@ class JobSample(Message, frozen=True, kw_only=True):
     run the stage that it is in, empty while it does not say; `progress_age_s` is the time since its last sign of progress and `progress_period_s` the usual
     time between two. `loss_is_finite` False says that the last step's loss was NaN or infinite, and `loss` is None then.
     `cpu_utilization` is in cores. `suspended_pids` are stopped by a signal (T). `bytes_left` of a run is that of all its stages
-    to come, its present jobs included; `seconds_left` is of a job's own work.
+    to come, its present jobs included; `seconds_left` is of a job's own work. `restarts` counts the engines of a server that died
+    and were launched again, the last one so long ago and for that reason.
     """
 
     job_id: str
@@ -191,6 +192,9 @@ class JobSample(Message, frozen=True, kw_only=True):
     writes_to: str | None = None
     bytes_left: int | None = None
     seconds_left: float | None = None
+    restarts: int = 0
+    restarted_age_s: float | None = None
+    restarted_because: str = ""
 
 
 DiagnosisCode = Literal[
@@ -207,6 +211,7 @@ DiagnosisCode = Literal[
     "queue_growing",
     "no_progress",
     "engine_silent",
+    "server_restarted",
 ]
 """Stable names of what the recorder can find."""
 

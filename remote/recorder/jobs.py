@@ -9,7 +9,7 @@ from remote.jobs.logs import ProgressReader
 from remote.jobs.store import JobStore
 from remote.pipeline.layout import lay_out
 from remote.protocol.jobs import Job, Orphaned, Paused, Running, Stalled, Stopping, has_its_devices, is_over
-from remote.protocol.progress import ServerReady
+from remote.protocol.progress import ServerReady, ServerRestarting
 from remote.protocol.specs import ExtractionSpec, MappingCopySpec, RunSpec, Spec, TrainingSpec, VocabularySpec
 from remote.protocol.telemetry import JobSample, RankSample
 from remote.telemetry.engine import EngineEndpoint
@@ -53,8 +53,13 @@ class _Watched:
     def catch_up(self) -> None:
         while records := self._reader.read(_PAGE):
             for record in records:
-                if isinstance(record.event, ServerReady):
-                    self.ready = record.event
+                match record.event:
+                    case ServerReady() as ready:
+                        self.ready = ready
+                    case ServerRestarting():
+                        self.ready = None
+                    case _:
+                        pass
                 self.need.take(record.event)
                 if record.seq > self._skip_to:
                     self.pace.take(record)

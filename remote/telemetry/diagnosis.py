@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from remote.protocol.telemetry import Diagnosis, DiagnosisCode, TelemetrySample
-from remote.telemetry.diagnosis_engines import engine_silent, low_acceptance, queue_growing
+from remote.telemetry.diagnosis_engines import engine_silent, low_acceptance, queue_growing, server_restarted
 from remote.telemetry.diagnosis_gpus import gpu_idle, slow_device, stale_telemetry, throttled
 from remote.telemetry.diagnosis_hardware import EventMemory, hardware
 from remote.telemetry.diagnosis_holding import Finding, Holding
@@ -21,6 +21,7 @@ RULES: tuple[Callable[[Window], Iterator[Finding]], ...] = (
     throttled,
     stale_telemetry,
     engine_silent,
+    server_restarted,
     low_acceptance,
     queue_growing,
     runway_short,
@@ -35,6 +36,7 @@ _GRAVITY: tuple[DiagnosisCode, ...] = (
     "inodes_short",
     "loss_not_finite",
     "engine_silent",
+    "server_restarted",
     "no_progress",
     "throttled",
     "gpu_idle",

@@ -24,6 +24,9 @@ QUEUE_GROWTH, QUEUE_RISES, FLAT_DECODE = 8, 0.8, 1.1
 SILENT_HOLD_S = 30.0
 """Metrics come from the server's HTTP process, which long prefills do not hold up; a garbage collection or a swap may."""
 
+RESTART_KEPT_S = 1800.0
+"""Who looks later learns that there was a death, and why; the server itself answers again by then."""
+
 _CAUSES = (
     "usual causes: the layer ids that were captured differ from eagle_aux_hidden_state_layer_ids in the drafter's config.json; "
     "d2t/t2d of the drafter are not those of its training (`roost vocabulary validate DIR`); another chat template than in "
@@ -136,4 +139,25 @@ def engine_silent(window: Window) -> Iterator[Finding]:
             job_id=job_id,
             hold_s=SILENT_HOLD_S,
             release_s=3.0,
+        )
+
+
+def server_restarted(window: Window) -> Iterator[Finding]:
+    """Servers whose engine died and was launched again."""
+    for job in window.jobs.values():
+        sample = job.sample
+        if sample.restarted_age_s is None or sample.restarted_age_s > RESTART_KEPT_S:
+            continue
+        times = "once" if sample.restarts == 1 else f"{sample.restarts} times"
+        yield Finding(
+            code="server_restarted",
+            severity="warning",
+            subject=sample.job_id,
+            summary=f"the engine of {job.name} died and was launched again",
+            evidence=joined(
+                f"{times}, last {duration_text(sample.restarted_age_s)} ago",
+                sample.restarted_because.partition("\n")[0].partition(". It said last")[0],
+            ),
+            advice=f"what was under way there was lost; `roost logs {sample.job_id}` has each death with what the engine said last",
+            job_id=sample.job_id,
         )

@@ -14,6 +14,7 @@ from remote.protocol.progress import (
     ProgressRecord,
     ServerPhase,
     ServerReady,
+    ServerRestarting,
     StageChanged,
     StageRunning,
     StepLogged,
@@ -53,6 +54,9 @@ class PaceReading(NamedTuple):
     acceptance_length: float | None
     bytes_left: int | None
     seconds_left: float | None
+    restarts: int
+    restarted_age_s: float | None
+    restarted_because: str
 
 
 class Pace:
@@ -65,6 +69,8 @@ class Pace:
         self._periods: deque[float] = deque(maxlen=_PERIODS)
         self._step: StepLogged | None = None
         self._arm: ArmAdvanced | None = None
+        self._restarts = 0
+        self._restarted: tuple[float, str] | None = None
 
     def take(self, record: ProgressRecord) -> None:
         """The job's next record."""
@@ -73,6 +79,9 @@ class Pace:
                 self._step = step
             case ArmAdvanced() as arm:
                 self._arm = arm
+            case ServerRestarting(reason=reason):
+                self._restarts += 1
+                self._restarted = record.at, reason
             case _:
                 pass
         activity = activity_of(record.event)
@@ -110,6 +119,9 @@ class Pace:
             acceptance_length=None if self._arm is None else self._arm.acceptance_length,
             bytes_left=None if last is None else bytes_left(last),
             seconds_left=None if last is None or not per_second else max(0.0, last.total - last.done) / per_second,
+            restarts=self._restarts,
+            restarted_age_s=None if self._restarted is None else round(max(0.0, now - self._restarted[0]), 1),
+            restarted_because="" if self._restarted is None else self._restarted[1],
         )
 
     def _tokens_per_s(self, now: float, period: float | None) -> float | None:
@@ -138,6 +150,8 @@ def activity_of(event: Progress) -> str | None:  # noqa: C901, PLR0911, PLR0912 
             return phase
         case StepLogged():
             return "step"
+        case ServerRestarting():
+            return "load"
         case ServerPhase(phase=phase):
             return "stop" if phase == "stopping" else "load"
         case ServerReady():

@@ -77,6 +77,10 @@ def main():
     if "dies" in BEHAVIOUR:
         print("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", flush=True)
         sys.exit(1)
+    launched = Path(os.environ["FAKE_ENGINE_NOTES"] + ".launched")
+    if "dies-the-second-time" in BEHAVIOUR and launched.exists():
+        sys.exit("SafetensorError: Error while deserializing header")
+    launched.touch()
     # A scheduler that nobody asks to go.
     subprocess.Popen(["sleep", "600"], start_new_session=True)
     if "recovers-and-ends" in BEHAVIOUR:

@@ -17,7 +17,7 @@ import pytest
 from remote.protocol.codec import decode_progress_record
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import Progress, ServerPhase, ServerReady
+from remote.protocol.progress import Progress, ServerPhase, ServerReady, ServerRestarting
 from remote.protocol.run import EngineConfig, EngineName, FlagValue
 from remote.protocol.specs import Capture, ServerSpec
 
@@ -54,6 +54,7 @@ class ServerJob:
         capture: bool = False,
         ready_timeout_s: float = PATIENCE_S,
         flags: dict[str, FlagValue] | None = None,
+        restarts: int = 0,
     ) -> None:
         engine = self.directory / "engine"
         engine.write_text(
@@ -69,6 +70,7 @@ class ServerJob:
                 environment={"FAKE_ENGINE": behaviour},
                 ready_timeout_s=ready_timeout_s,
                 flags=flags or {},
+                restarts=restarts,
             ),
             capture=Capture(layer_ids=[1], spool_directory=str(self.spool)) if capture else None,
         )
@@ -94,7 +96,13 @@ class ServerJob:
         return [decode_progress_record(line).event for line in path.read_bytes().splitlines()] if path.exists() else []
 
     def ready(self) -> ServerReady | None:
-        return next((event for event in self.events() if isinstance(event, ServerReady)), None)
+        return next(iter(self.all_ready()), None)
+
+    def all_ready(self) -> list[ServerReady]:
+        return [event for event in self.events() if isinstance(event, ServerReady)]
+
+    def restarting(self) -> list[ServerRestarting]:
+        return [event for event in self.events() if isinstance(event, ServerRestarting)]
 
     def family(self) -> list[psutil.Process]:
         assert self.process is not None
@@ -193,6 +201,63 @@ def test_an_engine_that_dies_while_serving_fails_the_job(job: ServerJob):
     job.start("dies-later")
     assert job.exit_code() == 1
     assert "ran out of memory" in job.failure().message
+
+
+def test_an_engine_that_is_killed_is_launched_again_at_its_port_and_nothing_of_it_is_left(job: ServerJob):
+    job.start("", restarts=2)
+    wait_for(job.ready)
+    family = job.family()
+    (first,) = job.all_ready()
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: len(job.all_ready()) == 2)
+    second = job.all_ready()[-1]
+    assert (second.url, second.restarts) == (first.url, 1)
+    assert second.pid != first.pid
+    assert not [process for process in family if process.is_running()]
+    (told,) = job.restarting()
+    assert (told.restart, told.most) == (1, 2)
+    assert told.reason.startswith("while it was serving, the engine ended with signal 9")
+    assert httpx.get(f"{second.url}/ready").status_code == 200
+    job.stop()
+    assert job.exit_code() == 0
+    summary = msgspec.json.decode((job.directory / "result.json").read_bytes(), type=JobResult).summary
+    assert summary["restarts"] == 1
+
+
+def test_an_engine_that_dies_again_and_again_is_given_up(job: ServerJob):
+    job.start("dies-later", restarts=1)
+    assert job.exit_code() == 1
+    assert len(job.restarting()) == 1
+    assert job.failure().message.startswith("launched again once and dead again: while it was serving")
+    assert "ran out of memory" in job.failure().message
+
+
+@pytest.mark.parametrize("behaviour", ["dies", "finds-its-port-taken"])
+def test_an_engine_that_does_not_become_ready_is_not_launched_again(job: ServerJob, behaviour: str):
+    job.start(behaviour, restarts=3)
+    assert job.exit_code() == 1
+    assert job.restarting() == []
+
+
+def test_nor_is_one_that_does_not_become_ready_the_second_time(job: ServerJob):
+    job.start("dies-the-second-time", restarts=3)
+    wait_for(job.ready)
+    (first,) = job.all_ready()
+    os.kill(first.pid, signal.SIGKILL)
+    assert job.exit_code() == 1
+    assert len(job.restarting()) == 1
+    assert "before it was ready" in job.failure().message
+
+
+def test_a_stop_between_two_launches_is_heard(job: ServerJob):
+    job.start("", restarts=3)
+    wait_for(job.ready)
+    (first,) = job.all_ready()
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(job.restarting)
+    job.stop()
+    assert job.exit_code() in (0, 143)
+    assert not job.directory.joinpath("failure.json").exists()
 
 
 def test_trouble_that_it_got_over_is_no_reason_for_a_later_death(job: ServerJob):

@@ -61,6 +61,7 @@ class PlayedHost:
         self.streamed: list = [Heartbeat(at=NOW)]
         self.asked: list = []
         self.started_as = JOB.state
+        self.server_events: list = [next(event for event in EVENTS if isinstance(event, ServerReady))]
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
@@ -82,10 +83,10 @@ class PlayedHost:
                 self.jobs.append(msgspec.structs.replace(JOB, job_id=job_id, spec=spec, state=self.started_as))
                 return JobReply(job=self.jobs[-1])
             case ReadProgress(after_seq=seen):
-                ready = next(event for event in EVENTS if isinstance(event, ServerReady))
-                return ProgressPage(
-                    job_id="serving", records=[] if seen else [ProgressRecord(seq=1, at=NOW, event=ready)]
-                )
+                records = [
+                    ProgressRecord(seq=seq, at=NOW, event=event) for seq, event in enumerate(self.server_events, 1)
+                ]
+                return ProgressPage(job_id="serving", records=records[seen:])
             case PlanTuning():
                 return self.tuning_plan
             case ReadTuning():

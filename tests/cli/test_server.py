@@ -11,6 +11,7 @@ from console.cli.server_text import benchmark_lines
 from console.link.engine_http import HttpReply
 from console.state.units import UNKNOWN
 from remote.protocol.jobs import Running
+from remote.protocol.progress import ServerRestarting
 from remote.protocol.requests import StartJob
 from remote.protocol.specs import BenchmarkSpec
 
@@ -67,6 +68,24 @@ def test_a_job_that_is_no_server_cannot_be_measured(played_host, roost) -> None:
     told = roost("server", "bench", JOB.job_id, "--prompts", "p.jsonl")
     assert told.exit_code == 5
     assert "is no server but a" in told.stderr
+
+
+def test_a_server_whose_engine_died_is_not_measured_until_it_answers_again(played_host, roost) -> None:
+    played_host.jobs = [
+        msgspec.structs.replace(
+            JOB, job_id="serving", agent="server", spec=SERVER, state=Running(since=0.0, pid=1), run_id=None
+        )
+    ]
+    up = played_host.server_events[0]
+    died = ServerRestarting(reason="signal 9", restart=1, most=3, pause_s=2.0)
+    played_host.server_events = [up, died]
+    told = roost("server", "bench", "serving", "--prompts", "p.jsonl")
+    assert told.exit_code == 5
+    assert "died and is launched again" in told.stderr
+    played_host.server_events = [up, died, msgspec.structs.replace(up, url="http://127.0.0.1:30001", restarts=1)]
+    assert roost("server", "bench", "serving", "--prompts", "p.jsonl").exit_code == 0
+    (spec,) = [request.spec for request in played_host.asked if isinstance(request, StartJob)]
+    assert spec.url == "http://127.0.0.1:30001"
 
 
 def test_a_benchmark_says_which_server_it_measures_and_how(played_host, roost) -> None:

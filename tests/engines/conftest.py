@@ -41,12 +41,13 @@ class ServerJob(NamedTuple):
     def log(self) -> str:
         return (self.directory / "out.log").read_text(errors="replace")
 
-    def wait_until_ready(self, seconds: float = 240) -> ServerReady:
+    def wait_until_ready(self, seconds: float = 240, *, after: ServerReady | None = None) -> ServerReady:
         deadline = time.monotonic() + seconds
+        restarts = 0 if after is None else after.restarts + 1
         while self.process.poll() is None and time.monotonic() < deadline:
             if (self.directory / "progress.jsonl").exists():
                 for event in self.events():
-                    if isinstance(event, ServerReady):
+                    if isinstance(event, ServerReady) and event.restarts >= restarts:
                         return event
             time.sleep(0.1)
         raise AssertionError(f"the server never was ready:\n{self.log()[-4000:]}")

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, median
 
+import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from remote.protocol.progress import ServerPhase
+from remote.protocol.progress import ServerPhase, ServerRestarting
 from remote.protocol.run import EngineConfig, SpeculationConfig
 from remote.protocol.specs import Capture, DrafterServing, ServerSpec
 from remote.telemetry.engine import EngineEndpoint, EngineReader
@@ -222,6 +223,22 @@ def test_a_killed_scheduler_ends_the_job_with_the_reason_and_leaves_nothing(serv
     assert "was killed or crashed" in failure.message
     assert "dmesg" in (failure.hint or "")
     assert not living(family)
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_is_launched_again_and_serves_at_the_same_place(serve: Serve, tiny_models: Path) -> None:
+    again = msgspec.structs.replace(engine("torch_native"), restarts=1)
+    server = serve(ServerSpec(model=str(tiny_models / "tiny-llama"), engine=again))
+    first = server.wait_until_ready()
+    family = server.family()
+    (scheduler,) = [process for process in family if "sglang::scheduler" in " ".join(process.cmdline())]
+    scheduler.kill()
+    second = server.wait_until_ready(after=first)
+    assert (second.url, second.restarts) == (first.url, 1)
+    assert not living(family)
+    (told,) = [event for event in server.events() if isinstance(event, ServerRestarting)]
+    assert "was killed or crashed" in told.reason
+    assert len(generate(second.url, [5, 6, 7], 4, "roost-again")["output_ids"]) == 4
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ ENGINE = run.EngineConfig(
     flags={"disable-overlap-schedule": True, "stop-words": ["a", "b"], "watchdog": 60},
     environment={"OMP_NUM_THREADS": "2"},
     ready_timeout_s=600.0,
+    restarts=3,
 )
 EXTRACTION = run.ExtractionConfig(
     layer_ids=[2, 15, 27],
@@ -198,7 +199,9 @@ EVENTS = [
         model="/models/target",
         pid=4242,
         startup_s=31.5,
+        restarts=1,
     ),
+    progress.ServerRestarting(reason="the engine ended with signal 9", restart=1, most=3, pause_s=2.0),
     progress.ExtractionAdvanced(
         samples_done=10,
         samples_total=64,
@@ -557,6 +560,9 @@ JOB_SAMPLE = telemetry.JobSample(
     writes_to="/data",
     bytes_left=1 << 40,
     seconds_left=10260.0,
+    restarts=1,
+    restarted_age_s=30.0,
+    restarted_because="the engine ended with signal 9",
 )
 DIAGNOSIS = telemetry.Diagnosis(
     code="runway_short",

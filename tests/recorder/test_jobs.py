@@ -30,6 +30,13 @@ for seq in range(2, 12):
     tell(seq, {"type": "files_copied", "bytes_done": seq * 100, "bytes_total": 2000})
 time.sleep(600)
 """
+RESTARTS = TELLS.replace(
+    "time.sleep(600)",
+    """
+tell(12, {"type": "server_restarting", "reason": "it died", "restart": 1, "most": 3, "pause_s": 2.0})
+time.sleep(600)
+""",
+)
 WAITS = """
 import json, os, time
 pause = {"since": time.time(), "reason": "no room", "path": "/data", "bytes_free": 0, "inodes_free": 1, "bytes_needed": 2}
@@ -76,6 +83,15 @@ def test_pace_and_server_come_from_the_jobs_own_progress(workshop):
         pass
     assert reading.samples[0].activity == "copy"
     assert [(endpoint.job_id, endpoint.url) for endpoint in reading.endpoints] == [("copier", "http://127.0.0.1:9")]
+
+
+def test_an_engine_that_died_is_not_asked_until_it_is_there_again(workshop):
+    workshop.start("server", RESTARTS)
+    reader = JobReader(workshop.store)
+    while not (reading := reader.read(time.time())).samples[0].restarts:
+        pass
+    assert reading.samples[0].restarted_because == "it died"
+    assert reading.endpoints == []
 
 
 def test_a_job_that_waits_for_room_is_paused(workshop):

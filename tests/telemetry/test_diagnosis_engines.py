@@ -88,6 +88,21 @@ def test_a_server_that_does_not_answer_is_told_after_half_a_minute():
     assert watch.show(5, engines=[engine()], jobs=[server()]) == []
 
 
+def test_a_server_whose_engine_was_launched_again_is_told_with_the_reason_for_half_an_hour():
+    died = server(
+        restarts=2,
+        restarted_age_s=61.0,
+        restarted_because="while it was serving, the engine ended with signal 9. It said last:\nGoodbye",
+    )
+    watch = Watch()
+    watch.show(2, jobs=[died])
+    told = watch.only("server_restarted")
+    assert told.severity == "warning"
+    assert told.evidence.startswith("2 times, last 61 s ago")
+    assert told.evidence.endswith("while it was serving, the engine ended with signal 9")
+    assert Watch().show(2, jobs=[server(restarts=2, restarted_age_s=1801.0, restarted_because="x")]) == []
+
+
 def test_a_server_that_answers_now_and_then_or_stops_is_not_silent():
     hiccups = lambda second: {"engines": [SILENT if second % 20 else engine()]}  # noqa: E731
     assert Watch().show(200, hiccups, jobs=[server()]) == []

@@ -13,6 +13,7 @@ from remote.protocol.progress import (
     ProgressRecord,
     ServerPhase,
     ServerReady,
+    ServerRestarting,
     StageChanged,
     StagePending,
     StageRunning,
@@ -125,6 +126,20 @@ def test_a_server_loads_then_serves_and_has_no_period():
     assert pace.read(T0).activity == "load"
     pace.take(ProgressRecord(seq=2, at=T0 + 30, event=ready))
     assert (pace.read(T0 + 900).activity, pace.read(T0 + 900).progress_period_s) == ("serve", None)
+
+
+def test_a_server_whose_engine_died_loads_again_and_says_how_often_and_why():
+    pace = Pace()
+    assert (pace.read(1.0).restarts, pace.read(1.0).restarted_age_s) == (0, None)
+    for seq, at in enumerate((10.0, 70.0), 1):
+        pace.take(
+            ProgressRecord(
+                seq=seq, at=at, event=ServerRestarting(reason=f"death {seq}", restart=seq, most=3, pause_s=2.0)
+            )
+        )
+    reading = pace.read(100.0)
+    assert (reading.activity, reading.restarts, reading.restarted_age_s) == ("load", 2, 30.0)
+    assert reading.restarted_because == "death 2"
 
 
 def test_an_evaluation_tells_its_acceptance():

@@ -8,10 +8,15 @@ from urllib.parse import urlsplit
 from remote.agents.server.contract import Question
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
+def free_port(wanted: int = 0) -> int:
+    """A loopback port that nobody listens on at this moment, `wanted` where it is one."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        # Else connections that ended a moment ago keep it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", wanted))
+        except OSError:
+            listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 

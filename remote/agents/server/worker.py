@@ -13,11 +13,12 @@ from remote.agents.server.engine import Engine
 from remote.agents.server.http import ask, free_port
 from remote.agents.server.options import complaints, read_options
 from remote.agents.server.plan import KINDS, engine_command, read_model_config
+from remote.agents.server.restarts import Restarts
 from remote.agents.server.startup import explain_death, later_phase
 from remote.artifacts.mapping_validation import read_mapping
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import Note, ServerPhase, ServerReady
+from remote.protocol.progress import Note, ServerPhase, ServerReady, ServerRestarting
 from remote.protocol.specs import Capture, ServerSpec
 
 _POLL_S = 0.2
@@ -29,27 +30,60 @@ _SPOOL_FILES = ("roost-*.safetensors", "*.part", "ready-rank*.json", "error-rank
 
 
 def work(spec: ServerSpec, job: JobContext) -> JobResult:
-    """Serve until a stop is asked for; raises Precondition before the launch and WorkFailed when the engine ends by itself."""
+    """Serve until a stop is asked for, also after a death if the spec says so.
+
+    Raises Precondition before the launch, WorkFailed when the engine ends by itself, Stopped before it serves.
+    """
     model_config = read_model_config(spec.model)
     _check_drafter(spec, model_config, job)
     if spec.capture is not None:
         spool = Path(spec.capture.spool_directory)
         job.write_with_room(spool, None, lambda: _clear(spool))
-    kind, port = KINDS[spec.engine.name], free_port()
+    restarts, port = Restarts(spec.engine.restarts), free_port()
+    while True:
+        launch = _launch(spec, job, port, model_config)
+        try:
+            ready = launch.wait_until_ready(restarts.total)
+            launch.engine.note_descendants()  # it may be killed before the first look while it serves
+            job.tell(ready)
+            launch.serve()
+        except Died as death:
+            pause = restarts.pause_after(launch.elapsed_s() - ready.startup_s)
+            if pause is None:
+                raise WorkFailed(_last_words(death, restarts), hint=death.info.hint) from death
+            told = ServerRestarting(
+                reason=death.info.message, restart=restarts.in_a_row, most=restarts.most, pause_s=pause
+            )
+        else:
+            summary = {"url": ready.url, "startup_s": ready.startup_s, "served_s": launch.elapsed_s()}
+            return JobResult(summary={**summary, "restarts": restarts.total})
+        finally:
+            launch.tell("stopping")
+            launch.engine.stop()
+        job.tell(told)
+        if job.stop_requested.wait(pause):
+            raise Stopped
+        port = free_port(port)
+
+
+def _launch(spec: ServerSpec, job: JobContext, port: int, model_config: dict[str, Any]) -> "Launch":
+    kind = KINDS[spec.engine.name]
     command = engine_command(spec, python=sys.executable, port=port, model_config=model_config)
     _check_options(command, kind, job)
     # What the engine logs on its way up is how it is known to be ready: without room for that it is not launched.
     job.write_with_room(job.directory / "out.log", _LOG_BYTES, lambda: print(" ".join(command.argv), flush=True))  # noqa: T201
-    engine = Engine(command, f"http://{HOST}:{port}", job.directory / "out.log", drop=kind.drop)
-    launch = Launch(spec, job, engine, kind)
-    try:
-        ready = launch.wait_until_ready()
-        job.tell(ready)
-        launch.serve()
-    finally:
-        launch.tell("stopping")
-        launch.engine.stop()
-    return JobResult(summary={"url": ready.url, "startup_s": ready.startup_s, "served_s": launch.elapsed_s()})
+    return Launch(spec, job, Engine(command, f"http://{HOST}:{port}", job.directory / "out.log", drop=kind.drop), kind)
+
+
+def _last_words(death: "Died", restarts: Restarts) -> str:
+    if not restarts.most:
+        return death.info.message
+    times = "once" if restarts.in_a_row == 1 else f"{restarts.in_a_row} times"
+    return f"launched again {times} and dead again: {death.info.message}"
+
+
+class Died(WorkFailed):
+    """The engine ended by itself while it served."""
 
 
 class Launch:
@@ -73,13 +107,17 @@ class Launch:
         """Tell the job's progress that the launch entered `phase`."""
         self.job.tell(ServerPhase(phase=phase, elapsed_s=self.elapsed_s()))
 
-    def wait_until_ready(self) -> ServerReady:
-        """Wait for the engine's own word and its answer; raises Stopped, or WorkFailed when it dies or takes too long."""
+    def wait_until_ready(self, restarts: int) -> ServerReady:
+        """Wait for the engine's own word and its answer; raises Stopped, or WorkFailed when it dies or takes too long.
+
+        `restarts` is how many launches of the same server there were before.
+        """
         up = False
         while not (up and self._answers()):
             if self.job.stop_requested.wait(_POLL_S):
                 raise Stopped
-            self._fail_if_dead("before it was ready", since=0)
+            if (code := self.engine.exit_code()) is not None:
+                self._fail(code)
             up |= self._follow_log()
             if self.elapsed_s() > self.spec.engine.ready_timeout_s:
                 raise WorkFailed(
@@ -88,14 +126,17 @@ class Launch:
                 )
         if self.spec.capture is not None:
             self._check_capture(self.spec.capture)
-        return self._ready()
+        return self._ready(restarts)
 
     def serve(self) -> None:
-        """Return when a stop is asked for; raises WorkFailed when the engine dies before."""
+        """Return when a stop is asked for; raises Died when the engine dies before."""
         noted_at = 0.0
         while not self.job.stop_requested.wait(_POLL_S):
-            # What it said on its way up did not keep it from serving.
-            self._fail_if_dead("while it was serving", since=self._read)
+            code = self.engine.exit_code()
+            if code is not None:
+                # What it said on its way up did not keep it from serving.
+                message, hint = explain_death(code, self.engine.log_tail(self._read), self._kind.causes)
+                raise Died(f"while it was serving, {message}", hint=hint)
             if self.elapsed_s() - noted_at > _NOTE_S:
                 self.engine.note_descendants()
                 noted_at = self.elapsed_s()
@@ -107,17 +148,12 @@ class Launch:
             self._phase = phase
             self.tell(phase)
         if any(mark in text for mark in self._kind.hopeless):
-            self._fail("before it was ready", None, since=0)
+            self._fail(None)
         return self._kind.up in text
 
-    def _fail_if_dead(self, when: str, *, since: int) -> None:
-        code = self.engine.exit_code()
-        if code is not None:
-            self._fail(when, code, since=since)
-
-    def _fail(self, when: str, code: int | None, *, since: int) -> NoReturn:
-        message, hint = explain_death(code, self.engine.log_tail(since), self._kind.causes)
-        raise WorkFailed(f"{when}, {message}", hint=hint)
+    def _fail(self, code: int | None) -> NoReturn:
+        message, hint = explain_death(code, self.engine.log_tail(0), self._kind.causes)
+        raise WorkFailed(f"before it was ready, {message}", hint=hint)
 
     def _answers(self) -> bool:
         return ask(self.engine.url, self._kind.proof, timeout_s=_PROOF_S) is not None
@@ -141,7 +177,7 @@ class Launch:
                 hint="the log says why the engine did not load it",
             )
 
-    def _ready(self) -> ServerReady:
+    def _ready(self, restarts: int) -> ServerReady:
         return ServerReady(
             url=self.engine.url,
             engine=self.spec.engine.name,
@@ -149,6 +185,7 @@ class Launch:
             model=self.spec.model,
             pid=self.engine.pid,
             startup_s=self.elapsed_s(),
+            restarts=restarts,
         )
 
     def _version(self) -> str:
