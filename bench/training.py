@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PEERS = ["specforge==0.2.0", "speculators==0.9.0", "hs-connectors==0.9.0"]
-PEERS_NEED = ["yunchang", "loguru", "datasets", "pyarrow", "pandas", "dill", "multiprocess", "xxhash", "fsspec"]
-PEERS_NEED += ["python-dateutil", "pytz", "pydantic-settings"]
+PEERS = REPOSITORY / "bench/peer-requirements.txt"
 CLIP, RATE, DECAY = 0.5, 1e-4, 0.8
 AUX = 3
 
@@ -289,7 +287,7 @@ def main(turns: int) -> None:
 
     engine = EmbeddedHome.default().engine_python
     with tempfile.TemporaryDirectory() as peers:
-        install = [engine, "-m", "pip", "install", "--quiet", "--no-deps", "--target", peers, *PEERS, *PEERS_NEED]
+        install = [engine, "-m", "pip", "install", "--quiet", "--no-deps", "--target", peers, "-r", PEERS]
         subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
         for name, case in CASES.items():
             found = {trainer: [] for trainer in TRAINERS}

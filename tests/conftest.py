@@ -1,7 +1,9 @@
 """Fixtures that several packages share."""
 
 import os
+import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +41,34 @@ def vllm_python() -> Path:
     if not _VLLM_PYTHON.exists():
         pytest.fail(f"no vLLM at {_VLLM_PYTHON}: run `make engine-vllm`, or set ROOST_VLLM_PYTHON")
     return _VLLM_PYTHON
+
+
+class Peers(NamedTuple):
+    """SpecForge and speculators beside the engine's packages, to compare with what they do themselves."""
+
+    python: Path
+    packages: Path
+
+    def run(self, script: Path, *arguments: object) -> str:
+        """What `script` prints under the engine's interpreter; its failure is the test's, with what it said."""
+        paths = [self.packages, REPOSITORY / "remote/engines/sglang_cpu", REPOSITORY]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"}
+        command = [self.python, script, *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def peers(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peers:
+    """The other trainers, installed for the tests; `ROOST_PEERS` names a directory that has them."""
+    if (there := os.environ.get("ROOST_PEERS")) is not None:
+        return Peers(engine_python, Path(there))
+    directory = tmp_path_factory.mktemp("peers")
+    requirements = REPOSITORY / "bench/peer-requirements.txt"
+    install = [engine_python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", directory, "-r", requirements]
+    subprocess.run(install, check=True)
+    return Peers(engine_python, directory)
 
 
 @pytest.fixture

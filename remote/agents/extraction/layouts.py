@@ -3,7 +3,7 @@
 SpecForge 0.2.0 (`specforge/data/preprocessing.py`): `rows_<g>-<g + 2000>/data_<i>.ckpt`, torch.save of `input_ids` [T], `loss_mask` [T],
 `aux_hidden_state` [1, T, L * H] and `hidden_state` [1, T, H], the final state after the norm. speculators 0.9.0
 (`speculators/train/data.py`): `hs_<i>.safetensors` with `token_ids` [T] and `hidden_states` [T, L + 1, H], the last before the final norm; the loss
-masks lie in a data set, which we write as `samples.jsonl`, line i for file i.
+masks lie in a data set, which we write as `samples.jsonl`, line i for file i (`datasets.Dataset.from_json(...).save_to_disk(...)`).
 """
 
 import re
@@ -120,11 +120,10 @@ def write_speculators(path: Path, sample: Sample, dtype: Dtype, weight: "np.ndar
 
 
 def mask_line(sample: Sample) -> bytes:
-    """A line of `samples.jsonl`."""
-    mask = sample.loss_mask.astype(int).tolist()
-    return (
-        msgspec.json.encode({"id": sample.sample_id, "input_ids": sample.input_ids.tolist(), "loss_mask": mask}) + b"\n"
-    )
+    """A line of `samples.jsonl`: a row of the data set that speculators' `ArrowDataset` wants beside the states, with its id."""
+    ids, mask = sample.input_ids.tolist(), sample.loss_mask.astype(int).tolist()
+    row = {"id": sample.sample_id, "input_ids": ids, "loss_mask": mask, "seq_len": len(ids)}
+    return msgspec.json.encode(row) + b"\n"
 
 
 def _narrow(values: "np.ndarray[Any, Any]", dtype: Dtype) -> "np.ndarray[Any, Any]":
