@@ -36,6 +36,7 @@ from remote.protocol.progress import (
     ArmAdvanced,
     BenchmarkAdvanced,
     CheckpointSaved,
+    DrafterMeasured,
     ExtractionAdvanced,
     ExtractionPlanned,
     FilesCopied,
@@ -157,6 +158,9 @@ def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0
             return f"{stage}: {_stage_words(state)}"
         case StepLogged() as step:
             return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
+        case DrafterMeasured() as found:
+            best = ", the best so far" if found.best else ""
+            return f"step {found.step} on held-out text: acceptance length {found.acceptance_length:.2f}{best}"
         case ExtractionAdvanced() as done:
             rate = format_rate(done.tokens_per_s, "tok")
             made = f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written + done.bytes_pending)}"

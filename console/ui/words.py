@@ -24,6 +24,7 @@ from remote.protocol.progress import (
     ArmAdvanced,
     BenchmarkAdvanced,
     CheckpointSaved,
+    DrafterMeasured,
     ExtractionAdvanced,
     ExtractionPlanned,
     FilesCopied,
@@ -136,6 +137,8 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
             return Pace(
                 f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)}"
             )
+        case DrafterMeasured() as found:
+            return Pace("", f"{found.acceptance_length:.2f} tokens accepted on held-out text at step {found.step}")
         case ExtractionAdvanced() as done:
             out = f", {done.quarantined} quarantined" if done.quarantined else ""
             return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples{out}")

@@ -8,8 +8,8 @@ _BYTES_PER_TOKEN_BESIDE_STATES = 9
 """`input_ids` int64 and `loss_mask` bool."""
 _CHECKPOINT_BYTES_PER_PARAMETER = 12
 """float32 weights and AdamW's two moments."""
-_CHECKPOINTS_AT_ONCE = 3
-"""Two are kept while a third is written."""
+_CHECKPOINTS_BESIDE_THE_KEPT = 2
+"""The best one, and the one that is being written."""
 
 
 def store_bytes(run: RunConfig, target: Target, train: Conversations) -> int:
@@ -38,4 +38,5 @@ def drafter_parameters(run: RunConfig, target: Target) -> int:
 
 def training_bytes(run: RunConfig, target: Target) -> int:
     """Checkpoints, and the exported drafter in float32 at most."""
-    return drafter_parameters(run, target) * (_CHECKPOINTS_AT_ONCE * _CHECKPOINT_BYTES_PER_PARAMETER + 4)
+    at_once = run.training.checkpoints_kept + _CHECKPOINTS_BESIDE_THE_KEPT
+    return drafter_parameters(run, target) * (at_once * _CHECKPOINT_BYTES_PER_PARAMETER + 4)

@@ -114,6 +114,6 @@ def _pace(engine: EngineConfig) -> list[object]:
 
 def _numerics_of_training(run: RunConfig) -> dict[str, object]:
     kept = msgspec.to_builtins(run.training)
-    for comfort in ("device", "ranks", "threads", "log_every", "checkpoint_every"):
+    for comfort in ("device", "ranks", "threads", "log_every", "checkpoint_every", "checkpoints_kept"):
         del kept[comfort]
     return kept

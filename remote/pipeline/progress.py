@@ -23,6 +23,7 @@ from remote.protocol.progress import (
     ArmAdvanced,
     BenchmarkAdvanced,
     CheckpointSaved,
+    DrafterMeasured,
     ExtractionAdvanced,
     ExtractionPlanned,
     FilesCopied,
@@ -171,6 +172,8 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
             return share_of(step.step, step.total_steps), (
                 f"step {step.step} of {step.total_steps}, loss {_loss(step.loss)}{first}, {step.tokens_per_s:.0f} tok/s"
             )
+        case DrafterMeasured() as found:
+            return None, f"acceptance length {found.acceptance_length:.2f} on held-out text at step {found.step}"
         case ArmAdvanced() as arm:
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
         case BenchmarkAdvanced() as done:

@@ -189,9 +189,11 @@ class FilesRemoved(Message, frozen=True, kw_only=True):
 
 
 class StepLogged(Message, frozen=True, kw_only=True):
-    """A training step: loss, and the accuracy of each draft position (index 0 = first drafted token).
+    """A training step: loss, and the accuracy and the loss (not weighted) of each draft position (index 0 = first drafted token).
 
-    A loss or norm of None is one that is not finite: JSON has neither NaN nor infinity.
+    A loss or norm of None is one that is not finite: JSON has neither NaN nor infinity. `acceptance_length` is what the accuracies
+    give, 1 + a0 + a0 * a1 + …: tokens a verification on the text that is trained on, the bonus token included. `memory_bytes` is the
+    first rank's peak: of its device, or of the process on a CPU.
     """
 
     step: int
@@ -202,6 +204,22 @@ class StepLogged(Message, frozen=True, kw_only=True):
     gradient_norm: float | None
     tokens_per_s: float
     input_wait_fraction: float
+    losses: list[float] = []
+    acceptance_length: float | None = None
+    memory_bytes: int | None = None
+    eta_s: float | None = None
+
+
+class DrafterMeasured(Message, frozen=True, kw_only=True):
+    """The drafter of a step, walked along `tokens` of held-out text: tokens a verification (the bonus token included) with as many
+    proposals as there are entries in `accuracy`, which is that of each draft position; `best` when no checkpoint did better.
+    """
+
+    step: int
+    acceptance_length: float
+    accuracy: list[float]
+    tokens: int
+    best: bool
 
 
 class CheckpointSaved(Message, frozen=True, kw_only=True):
@@ -280,6 +298,7 @@ Progress = (
     | FilesCopied
     | FilesRemoved
     | StepLogged
+    | DrafterMeasured
     | CheckpointSaved
     | TrainingPhase
     | ArmAdvanced

@@ -99,7 +99,8 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`.
 
     An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes with a device each: what is learned does
-    not depend on how many share them.
+    not depend on how many share them. A drafter is measured on held-out text with every checkpoint; of those the newest
+    `checkpoints_kept` stay, and the best.
     """
 
     drafter: DrafterConfig = DrafterConfig()
@@ -119,6 +120,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     seed: int = 0
     log_every: Positive = 10
     checkpoint_every: Positive = 500
+    checkpoints_kept: Positive = 2
 
 
 class SpeculationConfig(Config, frozen=True, kw_only=True):

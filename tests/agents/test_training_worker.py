@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +13,17 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from remote.agents.training.checkpoint import newest_checkpoint
 from remote.artifacts.hidden_states import Sample, StoreProperties
-from remote.artifacts.manifest import read_manifest, verify
+from remote.artifacts.manifest import read_manifest, verify, write_manifest
 from remote.artifacts.mapping import Mapping, write_mapping
 from remote.artifacts.store_writer import write_store
 from remote.protocol.codec import decode_progress_record
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import CheckpointSaved, StepLogged
+from remote.protocol.progress import CheckpointSaved, DrafterMeasured, StepLogged
 from remote.protocol.run import DrafterConfig, TrainingConfig
 from remote.protocol.specs import TrainingSpec
 
@@ -36,8 +38,17 @@ def _save_tensor(path: Path, array: np.ndarray) -> None:
 class Inputs:
     """A target, a store and a mapping in `directory`; the text counts upwards modulo 23, so a drafter can learn it."""
 
-    def __init__(self, directory: Path, *, dtype: str = "float32", final_norm: str = "post_norm", samples: int = 60):
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        dtype: str = "float32",
+        final_norm: str = "post_norm",
+        samples: int = 60,
+        broken: int | None = None,
+    ) -> None:
         self.directory = directory
+        self.broken = broken
         generator = torch.Generator().manual_seed(0)
         self.embedding = torch.randn(VOCABULARY, HIDDEN, generator=generator)
         self.norm = torch.tensor([2.0, -0.5]).repeat(HIDDEN // 2)
@@ -90,6 +101,8 @@ class Inputs:
         for number in range(samples):
             ids = (torch.arange(10 + number % 17) + 5 * number) % 23
             aux, final = self._states(ids, final_norm)
+            if number == self.broken:
+                final[-1] = float("nan")
             mask = np.arange(len(ids)) >= 3
             arrays = [_bits(part, dtype) for part in (aux, final)]
             made.append(Sample(f"s{number}", ids.numpy(), mask, *arrays))
@@ -195,6 +208,11 @@ def test_it_learns_and_leaves_a_verified_drafter(tmp_path, dtype, final_norm):
     assert run.wait() == 0, run.text()
     result, steps = run.result(), [event for event in run.events() if isinstance(event, StepLogged)]
     assert [step.step for step in steps] == [10, 20, 30, 40, 50, 60]
+    assert steps[0].memory_bytes > 0
+    assert steps[0].eta_s > steps[-1].eta_s == 0
+    assert steps[-1].loss == pytest.approx(sum(0.8**k * loss for k, loss in enumerate(steps[-1].losses)), rel=1e-5)
+    first, second, third = steps[-1].accuracy
+    assert steps[-1].acceptance_length == pytest.approx(1 + first + first * second + first * second * third)
     assert steps[-1].loss < steps[0].loss / 2
     assert len(steps[-1].accuracy) == 3
     assert result.summary["steps"] == 60
@@ -236,6 +254,59 @@ def wait_for_checkpoint(run: Run) -> None:
         assert run.process.poll() is None, run.text()
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_the_drafter_that_did_best_on_held_out_text_is_kept_and_exported(inputs, tmp_path):
+    """With a rate that grows until it tears the drafter apart, the last one is not the best."""
+    spec = inputs.spec(
+        steps=60, checkpoint_every=5, checkpoints_kept=1, learning_rate=0.5, warmup_fraction=1.0, gradient_clip=1e9
+    )
+    run = Run(tmp_path / "job", spec)
+    assert run.wait() == 0, run.text()
+    measured = [event for event in run.events() if isinstance(event, DrafterMeasured)]
+    assert [event.step for event in measured] == list(range(5, 65, 5))
+    best = max(measured, key=lambda event: (event.acceptance_length, event.step))
+    assert best.best
+    assert best.step < 60
+    summary = run.result().summary
+    assert (summary["steps"], summary["exported_step"]) == (60, best.step)
+    assert summary["simulated_acceptance_length"] == best.acceptance_length
+    checkpoints = tmp_path / "a" / "checkpoints"
+    assert sorted(path.name for path in checkpoints.iterdir()) == sorted({f"step-{best.step:08d}", "step-00000060"})
+    kept = torch.load(checkpoints / f"step-{best.step:08d}" / "state.pt")["drafter"]
+    exported = load_file(tmp_path / "a" / "drafter" / "model.safetensors")
+    assert all(torch.equal(exported[name], weight) for name, weight in kept.items())
+
+
+def test_a_checkpoint_that_a_stop_left_unmeasured_is_measured_by_whoever_goes_on(inputs, tmp_path):
+    spec = inputs.spec(steps=40, checkpoint_every=20)
+    first = Run(tmp_path / "first", spec)
+    assert first.wait() == 0, first.text()
+    for path in (tmp_path / "a" / "checkpoints").iterdir():
+        manifest = read_manifest(path)
+        write_manifest(path, msgspec.structs.replace(manifest, properties={"step": manifest.properties["step"]}))
+    shutil.rmtree(tmp_path / "a" / "drafter")
+    second = Run(tmp_path / "second", spec)
+    assert second.wait() == 0, second.text()
+    assert [event.step for event in second.events() if isinstance(event, DrafterMeasured)] == [40]
+    assert second.result().summary["exported_step"] == 40
+
+
+def test_a_batch_that_is_not_finite_is_saved_and_its_sample_named(tmp_path):
+    inputs = Inputs(tmp_path, broken=1)
+    run = Run(tmp_path / "job", inputs.spec(checkpoint_every=1000))
+    assert run.wait() == 1
+    assert "the stored states of the samples [1] hold NaN or infinity" in run.failure()
+    (saved,) = (tmp_path / "a" / "checkpoints").glob("not-finite-*")
+    assert f'load_file("{saved}")' in run.failure()
+    tensors = load_file(saved)
+    assert tensors["batch_0.final_hidden_states"].isnan().any()
+    assert tensors["batch_0.input_ids"].shape == tensors["batch_0.loss_mask"].shape
+    assert tensors["drafter.fc.weight"].isfinite().all()
+    with safe_open(saved, "pt") as file:
+        metadata = file.metadata()
+    assert int(metadata["step"]) >= 1
+    assert [1, 0, 11] in json.loads(metadata["windows"])[0]
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_another_trainings_is_refused(inputs, tmp_path):

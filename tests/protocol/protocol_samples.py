@@ -186,8 +186,13 @@ STEP = progress.StepLogged(
     gradient_norm=0.75,
     tokens_per_s=1024.0,
     input_wait_fraction=0.0625,
+    losses=[1.5, 1.25, 1.125],
+    acceptance_length=1.734375,
+    memory_bytes=1 << 30,
+    eta_s=90.0,
 )
 EVENTS = [
+    progress.DrafterMeasured(step=100, acceptance_length=1.75, accuracy=[0.5, 0.375, 0.25], tokens=4096, best=True),
     progress.TrainingPhase(phase="checkpoint"),
     progress.FilesRemoved(files_done=3, files_total=9, bytes_freed=4096),
     progress.StageChanged(stage="training", state=STAGE_STATES[1]),

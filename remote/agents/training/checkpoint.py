@@ -2,11 +2,15 @@
 
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
+from remote.agents.training.measure import Acceptance
+from remote.agents.training.model import Drafter
 from remote.agents.training.trainer import Trainer
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
@@ -14,7 +18,7 @@ from remote.errors import Conflict, RoostError
 
 FORMAT = "roost-checkpoint"
 _STATE = "state.pt"
-_KEPT = 2
+_MEASURED = "acceptance"
 _SMALL_BYTES = 1 << 20
 
 
@@ -45,7 +49,7 @@ def _part(directory: Path, step: int) -> Path:
 
 
 def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, producer: str) -> Path:
-    """Write the trainer's weights, optimizer, random state and step below `directory`; only the newest two are kept."""
+    """Write the trainer's weights, optimizer, random state and step below `directory`; one that is there already stays."""
     final = directory / f"step-{trainer.step:08d}"
     if final.exists():
         if _is_sound(final, fingerprint):
@@ -67,9 +71,37 @@ def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, prod
     )
     write_manifest(part, manifest, [_STATE])
     publish_directory(part, final)
-    for old in _checkpoints(directory)[_KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def record_acceptance(checkpoint: Path, acceptance: Acceptance) -> None:
+    """Put on record how well the drafter of a checkpoint did on held-out text."""
+    manifest = read_manifest(checkpoint)
+    properties = {**manifest.properties, _MEASURED: asdict(acceptance)}
+    write_manifest(checkpoint, msgspec.structs.replace(manifest, properties=properties))
+
+
+def acceptance_of(checkpoint: Path) -> Acceptance | None:
+    """How well the drafter of a checkpoint did on held-out text; None when that was not measured."""
+    try:
+        measured = read_manifest(checkpoint).properties.get(_MEASURED)
+    except RoostError:
+        return None
+    return None if measured is None else Acceptance(**measured)
+
+
+def best_checkpoint(directory: Path, fingerprint: str) -> Path | None:
+    """The sound checkpoint of the training with the longest acceptance on held-out text, the newer of equals; None without any."""
+    measured = [(found.length, path) for path in _checkpoints(directory) if (found := acceptance_of(path)) is not None]
+    ranked = [path for _, path in sorted(measured, reverse=True)]
+    return next((path for path in ranked if _is_sound(path, fingerprint)), None)
+
+
+def prune_checkpoints(directory: Path, fingerprint: str, *, keep: int) -> None:
+    """Remove all checkpoints but the newest `keep` and the best."""
+    kept = {*_checkpoints(directory)[:keep], best_checkpoint(directory, fingerprint)}
+    for path in set(_checkpoints(directory)) - kept:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _checkpoints(directory: Path) -> list[Path]:
@@ -108,6 +140,12 @@ def newest_checkpoint(directory: Path, fingerprint: str) -> Path | None:
                 hint="give this training a checkpoint directory of its own, or move that one away",
             )
     return next((path for path in _checkpoints(directory) if _is_sound(path, fingerprint)), None)
+
+
+def restore_weights(drafter: Drafter, checkpoint: Path) -> None:
+    """Give `drafter` the weights of `checkpoint`; its optimizer's moments are never read."""
+    state = torch.load(checkpoint / _STATE, map_location="cpu", weights_only=True, mmap=True)
+    drafter.load_state_dict(state["drafter"])
 
 
 def restore(trainer: Trainer, checkpoint: Path) -> None:

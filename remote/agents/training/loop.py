@@ -11,14 +11,16 @@ from remote.protocol.progress import StepLogged
 from remote.protocol.specs import TrainingSpec
 
 
-def train(
-    training: Training, found: Path | None, *, tell: Callable[[StepLogged], None], after_step: Callable[[], bool]
-) -> None:
-    """Train from the checkpoint `found` by the first rank, until the steps are done or its `after_step` returns False."""
-    trainer, config = training.trainer, training.trainer.config
-    checkpoint = trainer.ranks.as_the_first(found)
+def resume(training: Training, found: Path | None) -> None:
+    """Put every rank where the checkpoint `found` by the first one was written, if there is one."""
+    checkpoint = training.trainer.ranks.as_the_first(found)
     if checkpoint is not None:
-        restore(trainer, checkpoint)
+        restore(training.trainer, checkpoint)
+
+
+def train(training: Training, *, tell: Callable[[StepLogged], None], after_step: Callable[[], bool]) -> None:
+    """Train until the steps are done or the first rank's `after_step` returns False."""
+    trainer, config = training.trainer, training.trainer.config
     batches = config.batches_per_step
     plan = batches_from(
         training.windows, batch_tokens=config.batch_tokens, seed=config.seed, first=trainer.step * batches
@@ -34,4 +36,5 @@ def train(
 def follow(spec: TrainingSpec, ranks: Ranks) -> None:
     """Train as one of the ranks after the first: it tells, saves and decides nothing."""
     training = prepare(spec, pick_device(spec.training, ranks), ranks)
-    train(training, None, tell=lambda _: None, after_step=lambda: True)
+    resume(training, None)
+    train(training, tell=lambda _: None, after_step=lambda: True)

@@ -136,7 +136,9 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     pre_norm = properties.final_norm != "post_norm"
     norm = partial(rms_norm, weight=weights.final_norm.to(device), eps=target.rms_norm_eps) if pre_norm else None
     return Training(
-        trainer=Trainer(drafter.to(device), teacher, draft_ids.to(device), config, ranks),
+        trainer=Trainer(
+            drafter.to(device), teacher, draft_ids.to(device), config, ranks, failures=Path(spec.checkpoints)
+        ),
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
         held_out=store_windows(store, kept, config.sequence_length),

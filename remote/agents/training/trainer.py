@@ -1,15 +1,18 @@
 """The training loop: float32 masters under AdamW, compute in bfloat16 where the processor multiplies it, in step on every rank."""
 
 import math
+import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
+from remote.agents.training.not_finite import first_not_finite, samples_not_finite, save_batches
 from remote.agents.training.objective import Batch, LossOptions, Targets, Teacher, denominators, unroll
 from remote.agents.training.ranks import Ranks
 from remote.agents.training.schedule import learning_rate
@@ -39,14 +42,32 @@ def initialise(drafter: Drafter, *, embedding: Tensor, draft_head: Tensor, seed:
     drafter.embedding = embedding
 
 
+def expected_length(accuracy: list[float]) -> float:
+    """Tokens a verification when each draft position is right as often as it says, the bonus token included."""
+    length, kept = 1.0, 1.0
+    for share in accuracy:
+        kept *= share
+        length += kept
+    return length
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most that was in use at a time so far: of a GPU what torch had allocated, else what was resident of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
 @dataclass(frozen=True)
 class StepTotals:
-    """One optimizer step over all ranks: its loss, and at each draft position how many of the masked positions were right.
+    """One optimizer step over all ranks: its loss, and at each draft position its part of that and how many of the masked positions
+    were right.
 
     What the drafter cannot say counts as wrong. `gradient_norm` is that before clipping.
     """
 
     loss: float
+    losses: list[float]
     right: list[float]
     masked: list[float]
     tokens: int
@@ -70,6 +91,10 @@ class Tally:
         """Tokens read by all ranks."""
         return sum(step.tokens for step in self.steps)
 
+    def losses(self) -> list[float]:
+        """The mean loss of each draft position, not weighted."""
+        return [sum(losses) / len(self.steps) for losses in zip(*(step.losses for step in self.steps), strict=True)]
+
     def accuracy(self) -> list[float]:
         """Share of the masked positions that each draft position got right."""
         right = map(sum, zip(*(step.right for step in self.steps), strict=True))
@@ -84,7 +109,8 @@ class LossNotFinite(WorkFailed):
 class Trainer:
     """A drafter, its optimizer and its teacher on one of the `ranks`.
 
-    `step` counts the optimizer steps done, `tokens` what all ranks read for them.
+    `step` counts the optimizer steps done, `tokens` what all ranks read for them. A step that is not finite leaves its batches in
+    `failures`.
     """
 
     def __init__(
@@ -94,12 +120,15 @@ class Trainer:
         draft_ids: Tensor,
         config: TrainingConfig,
         ranks: Ranks = Ranks(),  # noqa: B008 - it has no state
+        *,
+        failures: Path = Path(),
     ) -> None:
         self.drafter = drafter
         self.teacher = teacher
         self.draft_ids = draft_ids
         self.config = config
         self.ranks = ranks
+        self.failures = failures
         self.options = LossOptions()
         self.device = draft_ids.device
         self.autocast = multiplies_bfloat16(self.device)
@@ -143,26 +172,44 @@ class Trainer:
         # What the losses are divided by is known before the first of them, so that shares of a step add up to the whole.
         *counted, positions, tokens = self.ranks.add(torch.tensor([*counted, positions, tokens])).tolist()
         parts = denominators(counted, positions, self.options)
-        told = torch.zeros(1 + 2 * config.ttt_length, dtype=torch.float64)
+        told = torch.zeros(1 + 3 * config.ttt_length, dtype=torch.float64)
         for batch, targets in learned:
             told += self._learn(batch, targets, parts)
         self.ranks.add_gradients(self.drafter.parameters())
         loss, *outcomes = self.ranks.add(told).tolist()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), config.gradient_clip))
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            samples = self.ranks.together([window.sample for windows, _ in batches for window in windows])
-            raise LossNotFinite(
-                f"the loss became {loss} (gradient norm {norm}) at step {self.step + 1}, on samples "
-                f"{sorted(set(samples))[:8]} of the store",
-                hint="lower training.learning_rate or training.gradient_clip; the last checkpoint is sound",
-            )
+        parameters = [parameter for parameter in self.drafter.parameters() if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        if not (math.isfinite(loss) and bool(norm.isfinite())):
+            raise self._not_finite(batches, loss, float(norm))
+        torch.nn.utils.clip_grads_with_norm_(parameters, config.gradient_clip, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(self.step + 1)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
         self.tokens += tokens
-        return StepTotals(loss, outcomes[: config.ttt_length], outcomes[config.ttt_length :], tokens, norm)
+        draft = config.ttt_length
+        losses, right, masked = (outcomes[place * draft : (place + 1) * draft] for place in range(3))
+        return StepTotals(loss, losses, right, masked, tokens, float(norm))
+
+    def _not_finite(self, batches: list[tuple[list[Window], Batch]], loss: float, norm: float) -> LossNotFinite:
+        """What to say of the step, the same on every rank; each has saved its batches."""
+        path = self.failures / f"not-finite-step-{self.step + 1:08d}-rank-{self.ranks.number}.safetensors"
+        saved = save_batches(path, batches, self.drafter, step=self.step + 1, with_weights=self.ranks.is_first)
+        bad = self.ranks.together(samples_not_finite(batches))
+        samples = self.ranks.together([window.sample for windows, _ in batches for window in windows])
+        cause = (
+            f"the stored states of the samples {sorted(set(bad))[:8]} hold NaN or infinity"
+            if bad
+            else f"the stored states are finite; first not finite is {first_not_finite(self.drafter)}"
+        )
+        return LossNotFinite(
+            f"the loss became {loss} (gradient norm {norm}) at step {self.step + 1}, on samples "
+            f"{sorted(set(samples))[:8]} of the store: {cause}. {saved}",
+            hint="verify the store (`roost extraction verify`) and leave such samples out; the last checkpoint is sound"
+            if bad
+            else "lower training.learning_rate or training.gradient_clip; the last checkpoint is sound",
+        )
 
     def _with_targets(self, windows: list[Window], batch: Batch) -> tuple[Batch, Targets]:
         batch = self._with_choices(windows, batch)
@@ -182,9 +229,10 @@ class Trainer:
                 options=self.options,
             )
         unrolled.total.backward()
+        losses = [float(outcome.loss) for outcome in unrolled.steps]
         right = [float(outcome.right) for outcome in unrolled.steps]
         masked = [outcome.masked for outcome in unrolled.steps]
-        return torch.tensor([float(unrolled.total.detach()), *right, *masked], dtype=torch.float64)
+        return torch.tensor([float(unrolled.total.detach()), *losses, *right, *masked], dtype=torch.float64)
 
     def rate(self, step: int) -> float:
         """The learning rate of `step`."""
@@ -230,13 +278,18 @@ class Trainer:
 
     def _log(self, tally: Tally, waited: float) -> StepLogged:
         elapsed = max(time.monotonic() - tally.started, 1e-9)
+        accuracy = tally.accuracy()
         return StepLogged(
             step=self.step,
             total_steps=self.config.steps,
             loss=tally.loss,
-            accuracy=tally.accuracy(),
+            accuracy=accuracy,
             learning_rate=self.rate(self.step),
             gradient_norm=tally.steps[-1].gradient_norm,
             tokens_per_s=tally.tokens / elapsed,
             input_wait_fraction=min(1.0, waited / elapsed),
+            losses=tally.losses(),
+            acceptance_length=expected_length(accuracy),
+            memory_bytes=peak_memory_bytes(self.device),
+            eta_s=elapsed / len(tally.steps) * (self.config.steps - self.step),
         )

@@ -7,15 +7,20 @@ from pathlib import Path
 
 from remote.agents.harness import JobContext, main
 from remote.agents.training.checkpoint import (
+    acceptance_of,
+    best_checkpoint,
     checkpoint_bytes,
     checkpoint_step,
     discard_unfinished,
     newest_checkpoint,
+    prune_checkpoints,
+    record_acceptance,
+    restore_weights,
     save_checkpoint,
 )
 from remote.agents.training.companions import companions
 from remote.agents.training.export import write_checkpoint
-from remote.agents.training.loop import train
+from remote.agents.training.loop import resume, train
 from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
 from remote.agents.training.setup import Training, pick_device, prepare
@@ -23,7 +28,7 @@ from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, artifact_ref, read_manifest, verify, write_manifest
 from remote.errors import Conflict
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import CheckpointSaved, Note, StepLogged, TrainingPhase
+from remote.protocol.progress import CheckpointSaved, DrafterMeasured, Note, StepLogged, TrainingPhase
 from remote.protocol.specs import TrainingSpec
 
 PRODUCER = "roost training 1"
@@ -34,11 +39,12 @@ _SMALL_BYTES = 1 << 20
 
 
 class _Checkpoints:
-    """Saves while training goes on, and when it is stopped."""
+    """Saves and measures while training goes on, and saves when it is stopped."""
 
     def __init__(self, spec: TrainingSpec, training: Training, job: JobContext) -> None:
         self.directory = Path(spec.checkpoints)
         self.spec = spec
+        self.training = training
         self.trainer = training.trainer
         self.job = job
 
@@ -49,7 +55,11 @@ class _Checkpoints:
             self.job.tell(Note(level="info", text=f"resumed from step {checkpoint_step(found)}: {found}"))
         return found
 
-    def save(self) -> None:
+    def best(self) -> Path | None:
+        """The checkpoint that did best on held-out text, None where there is no such text."""
+        return best_checkpoint(self.directory, self.spec.fingerprint)
+
+    def save(self) -> Path:
         """Write a checkpoint and tell it."""
         step = self.trainer.step
         self.job.tell(TrainingPhase(phase="checkpoint"))
@@ -62,29 +72,64 @@ class _Checkpoints:
         )
         size = sum(file.stat().st_size for file in path.iterdir())
         self.job.tell(CheckpointSaved(step=self.trainer.step, path=str(path), bytes=size))
+        return path
+
+    def measure(self, checkpoint: Path) -> None:
+        """Put on record how the drafter of `checkpoint`, which is the present one, does on held-out text."""
+        if acceptance_of(checkpoint) is not None:
+            return
+        self.job.tell(TrainingPhase(phase="measurement"))
+        acceptance = _measure(self.training)
+        if acceptance is None:
+            return
+        self.job.write_with_room(
+            checkpoint, _SMALL_BYTES, lambda: record_acceptance(checkpoint, acceptance), inodes_needed=1
+        )
+        self.job.tell(
+            DrafterMeasured(
+                step=self.trainer.step,
+                acceptance_length=acceptance.length,
+                accuracy=acceptance.accuracy,
+                tokens=acceptance.tokens,
+                best=self.best() == checkpoint,
+            )
+        )
+
+    def is_due(self) -> bool:
+        """Whether a checkpoint is saved and measured after the present step."""
+        step, training = self.trainer.step, self.spec.training
+        return step > 0 and (step % training.checkpoint_every == 0 or step == training.steps)
+
+    def keep(self) -> None:
+        """Save, measure and prune."""
+        self.measure(self.save())
+        prune_checkpoints(self.directory, self.spec.fingerprint, keep=self.spec.training.checkpoints_kept)
         self.job.tell(TrainingPhase(phase="step"))
 
     def after_step(self) -> bool:
-        """Save when it is time; False when the training was asked to stop."""
+        """Keep a checkpoint when it is due; False when the training was asked to stop."""
         stop = self.job.stop_requested.is_set()
-        if stop or self.trainer.step % self.spec.training.checkpoint_every == 0:
+        if stop:
             self.save()
+        elif self.is_due():
+            self.keep()
         return not stop
 
 
-def _train(spec: TrainingSpec, training: Training, job: JobContext) -> StepLogged | None:
-    trainer = training.trainer
-    checkpoints = _Checkpoints(spec, training, job)
+def _train(training: Training, checkpoints: _Checkpoints, job: JobContext) -> StepLogged | None:
     last: list[StepLogged] = []
 
     def tell(event: StepLogged) -> None:
         last[:] = [event]
         job.tell(event)
 
-    train(training, checkpoints.newest(), tell=tell, after_step=checkpoints.after_step)
-    if trainer.step < spec.training.steps:
+    resume(training, checkpoints.newest())
+    if checkpoints.is_due():
+        # A stop saves at once and leaves the measurement to whoever goes on.
+        checkpoints.keep()
+    train(training, tell=tell, after_step=checkpoints.after_step)
+    if training.trainer.step < training.trainer.config.steps:
         job.check_stop()
-    checkpoints.save()
     return last[0] if last else None
 
 
@@ -98,12 +143,25 @@ def _measure(training: Training) -> Acceptance | None:
     return measure_acceptance(trainer.drafter, _held_out(training), trainer.draft_ids, steps=_MEASURED_DRAFTS)
 
 
+def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContext) -> tuple[int, Acceptance | None]:
+    """Give the drafter the weights of the best checkpoint; its step and what was measured of it."""
+    best = checkpoints.best()
+    if best is None:
+        return training.trainer.step, None
+    step = checkpoint_step(best)
+    if step != training.trainer.step:
+        restore_weights(training.trainer.drafter, best)
+        job.tell(Note(level="info", text=f"the drafter of step {step} did best on held-out text and is exported"))
+    return step, acceptance_of(best)
+
+
 def _summary(
-    training: Training, logged: StepLogged | None, acceptance: Acceptance | None, seconds: float
+    training: Training, logged: StepLogged | None, exported: int, acceptance: Acceptance | None, seconds: float
 ) -> dict[str, float | int | None]:
     """The figures that a person asks for first; the acceptance length is simulated along stored text (teacher-forced)."""
     summary: dict[str, float | int | None] = {
         "steps": training.trainer.step,
+        "exported_step": exported,
         "tokens": training.trainer.tokens,
         "seconds": seconds,
         "loss": logged.loss if logged else None,
@@ -187,10 +245,11 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     with companions(spec, job) as ranks:
         training = prepare(spec, pick_device(spec.training, ranks), ranks)
         _describe(training, job)
-        logged = _train(spec, training, job)
-    job.tell(TrainingPhase(phase="measurement"))
-    summary = _summary(training, logged, _measure(training), time.monotonic() - started)
+        checkpoints = _Checkpoints(spec, training, job)
+        logged = _train(training, checkpoints, job)
     job.tell(TrainingPhase(phase="export"))
+    exported, acceptance = _take_the_best(training, checkpoints, job)
+    summary = _summary(training, logged, exported, acceptance, time.monotonic() - started)
     _export(spec, training, summary, job)
     return _result(Path(spec.drafter), summary)
 
