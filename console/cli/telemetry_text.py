@@ -54,7 +54,10 @@ def _gpu_lines(sample: TelemetrySample) -> list[str]:
     if not sample.gpus:
         return [f"no GPU: {one_line(sample.gpu_detail)}"]
     source = "SIMULATED, no real devices: " if sample.gpu_source == "simulated" else ""
-    names = ", ".join(sorted({one_line(gpu.name) for gpu in sample.gpus}))
+    names = (
+        ", ".join(sorted({one_line(gpu.name) for gpu in sample.gpus if gpu.name}))
+        or "devices that do not tell their name"
+    )
     detail = f" ({one_line(sample.gpu_detail)})" if sample.gpu_detail else ""
     return [f"{source}{names}{detail}", *_table([_GPU_HEADING, *_gpu_rows(sample)])]
 

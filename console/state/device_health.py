@@ -2,10 +2,21 @@
 
 from console.state.sanitize import one_line
 from console.state.units import format_duration
-from remote.protocol.telemetry import GpuHealth, GpuSample, TelemetrySample
+from remote.protocol.telemetry import GpuEvent, GpuHealth, GpuSample, TelemetrySample
 
 OLD_READING_S = 5.0
 """A device that has not answered for longer is shown with the age of what it said."""
+
+
+def device_name(gpu: GpuSample) -> str:
+    """What a device calls itself; one that was lost before anybody asked it has not told."""
+    return one_line(gpu.name) or "name not known"
+
+
+def event_text(event: GpuEvent) -> str:
+    """An event with its XID, which its text may have already."""
+    text = one_line(event.text)
+    return text if event.xid is None or text.startswith(f"XID {event.xid}") else f"XID {event.xid}: {text}"
 
 
 def age_of_device(gpu: GpuSample, sample: TelemetrySample) -> float | None:

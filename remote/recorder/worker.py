@@ -16,6 +16,7 @@ from remote.protocol.telemetry import GpuTopology, TelemetrySample
 from remote.recorder.jobs import JobReader, JobsReading
 from remote.recorder.place import live_readings, ring_directory, singleton_lock
 from remote.telemetry.diagnosis import Diagnostician
+from remote.telemetry.gpu_watch import GpuWatch
 from remote.telemetry.live import LiveReadings
 from remote.telemetry.ring import Ring
 from remote.telemetry.sampler import Sampler
@@ -43,7 +44,9 @@ def work(spec: RecorderSpec, job: JobContext) -> JobResult:
 def _record(spec: RecorderSpec, job: JobContext, store: JobStore) -> JobResult:
     live = live_readings(store.root)
     live.open()
-    recorder = Recorder(JobReader(store), Sampler(store.root), live, Ring(ring_directory(store.root)))
+    before = live.newer()
+    gpus = GpuWatch(known=() if before is None else before.gpus)
+    recorder = Recorder(JobReader(store), Sampler(store.root, gpus), live, Ring(ring_directory(store.root)))
     try:
         recorder.run(job.stop_requested.wait, store.root.is_dir, idle_exit_s=spec.idle_exit_s)
     finally:

@@ -7,6 +7,7 @@ from remote.protocol.telemetry import GpuEvent, GpuHealth, GpuSample, TelemetryS
 from remote.telemetry.diagnosis_holding import Finding, Severity
 from remote.telemetry.diagnosis_window import BUSY, GpuWindow, Window
 from remote.telemetry.figures import duration_text, joined, share_text
+from remote.telemetry.gpu_reading import NOT_READ_YET
 from remote.telemetry.xid import Meaning, meaning_of, xid_text
 
 ERROR_HOLD_S = 3.0
@@ -208,7 +209,7 @@ def _last_answer(gpu: GpuWindow, now: float) -> str | None:
 
 def _patience_s(broken: list[GpuWindow]) -> float:
     """How long the fault must last; devices that no process kept awake take seconds each for their first answer."""
-    is_first = bool(broken) and all((gpu.sample.error or "").endswith(" yet") for gpu in broken)
+    is_first = bool(broken) and all(gpu.sample.error == NOT_READ_YET for gpu in broken)
     return FIRST_ANSWER_S if is_first else ERROR_HOLD_S
 
 

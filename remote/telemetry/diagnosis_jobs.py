@@ -6,7 +6,7 @@ from typing import NamedTuple
 from remote.protocol.telemetry import JobSample, RankSample, TelemetrySample
 from remote.telemetry.diagnosis_holding import Finding
 from remote.telemetry.diagnosis_window import BUSY, IDLE, GpuWindow, JobWindow, Window
-from remote.telemetry.figures import duration_text, joined, list_text, share_text
+from remote.telemetry.figures import duration_text, joined, list_text, range_text, share_text
 
 SUSPENDED_HOLD_S = 3.0
 """A tracer such as py-spy stops a process for less."""
@@ -171,7 +171,7 @@ def _spin_figures(spinning: list[GpuWindow]) -> list[str | None]:
     limits = [gpu.sample.power_limit_watts for gpu in spinning if gpu.sample.power_limit_watts is not None]
     memory = [gpu.memory_utilization.value for gpu in spinning if gpu.memory_utilization.value is not None]
     return [
-        f"GPU {list_text(gpu.sample.gpu_index for gpu in spinning)} at {share_text(min(gpu.utilization.value or 0.0 for gpu in spinning))} or more",
+        f"GPU {list_text(gpu.sample.gpu_index for gpu in spinning)} at {range_text(gpu.utilization.value or 0.0 for gpu in spinning)}",
         f"{max(powers):.0f} W at most of {max(limits):.0f} W" if powers and limits else None,
         f"memory active {share_text(max(memory))} of the time" if memory else None,
     ]

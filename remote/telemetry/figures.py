@@ -33,6 +33,13 @@ def share_text(fraction: float) -> str:
     return f"{fraction:.0%}"
 
 
+def range_text(fractions: Iterable[float]) -> str:
+    """`0.93, 1.0` -> `93% to 100%`; one figure where they do not differ as they are shown. At least one fraction."""
+    every = sorted(fractions)
+    low, high = share_text(every[0]), share_text(every[-1])
+    return low if low == high else f"{low} to {high}"
+
+
 def megahertz_text(hertz: float) -> str:
     """`2.1e9` -> `2100 MHz`."""
     return f"{hertz / 1e6:.0f} MHz"

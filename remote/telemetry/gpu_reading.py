@@ -8,6 +8,9 @@ from remote.protocol.telemetry import GpuEvent, GpuSample, GpuTopology
 
 GpuSource = Literal["nvml", "none", "error", "simulated"]
 
+NOT_READ_YET = "not read yet"
+"""The fault of a device whose turn has not come."""
+
 
 class GpuReading(NamedTuple):
     """All devices at one moment; `detail` says in a sentence why there are none; `events` each come once."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -75,13 +75,17 @@ class _Child:
 
 
 class GpuWatch:
-    """Keeps one process at reading the devices; not for several threads. Nothing here waits for the driver."""
+    """Keeps one process at reading the devices; not for several threads. Nothing here waits for the driver.
+
+    `known` are devices of an earlier reading: one that is lost does not tell its name any more.
+    """
 
     def __init__(
         self,
         settings: ReaderSettings | None = None,
         *,
         command: tuple[str, ...] = (sys.executable, "-m", "remote.telemetry.nvml_reader"),
+        known: Iterable[GpuSample] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings or ReaderSettings()
@@ -92,7 +96,7 @@ class GpuWatch:
         self._left: list[_Child] = []
         self._report: ReaderReport | None = None
         self._topology: GpuTopology | None = None
-        self._known: dict[int, GpuSample] = {}
+        self._known = {gpu.gpu_index: gpu for gpu in known if gpu.uuid}
         self._events: list[GpuEvent] = []
         self._told: dict[tuple[int | None, int | str], float] = {}
         self._started_at = self._heard_at = clock()
@@ -173,7 +177,7 @@ class GpuWatch:
         self._report = replace(report, gpus=[self._identified(gpu) for gpu in report.gpus])
 
     def _identified(self, gpu: GpuSample) -> GpuSample:
-        """A device that is lost does not tell a new process its name."""
+        """The device with the name that it had when it last told one."""
         if gpu.uuid:
             self._known[gpu.gpu_index] = gpu
             return gpu

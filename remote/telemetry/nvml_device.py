@@ -36,7 +36,7 @@ class DeviceReader:
     def __init__(self, index: int, last: GpuSample | None = None) -> None:
         self.index = index
         self.error_since: float | None = None
-        self._name, self._uuid = ("unknown device", "") if last is None else (last.name, last.uuid)
+        self._name, self._uuid = ("", "") if last is None else (last.name, last.uuid)
         self._sampled_at = None if last is None else last.sampled_at
         self._handle: Any = None
         self._calls: dict[str, Callable[[], Any]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 
 from remote.protocol.telemetry import GpuSample
-from remote.telemetry.gpu_reading import ReaderSettings, lost_gpu, not_answering
+from remote.telemetry.gpu_reading import NOT_READ_YET, ReaderSettings, lost_gpu, not_answering
 from remote.telemetry.nvml_device import DeviceReader
 
 _MOST_STUCK_THREADS = 3
@@ -80,8 +80,7 @@ class Devices:
     def __init__(self, count: int, settings: ReaderSettings) -> None:
         self._settings = settings
         self._readers = [DeviceReader(index) for index in range(count)]
-        waiting = "the NVIDIA driver has not answered for this device yet"
-        self.samples = [lost_gpu(index, ("unknown device", ""), waiting) for index in range(count)]
+        self.samples = [lost_gpu(index, ("", ""), NOT_READ_YET) for index in range(count)]
         self._stuck: dict[int, _Stuck] = {}
         self._lane = _Lane()
         self._round = 0

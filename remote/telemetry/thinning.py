@@ -1,6 +1,6 @@
 """Many readings become one that stands for them: rates and utilisations by their mean, levels by the last, troubles by their union; pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -85,7 +85,10 @@ def combine(samples: Sequence[TelemetrySample]) -> TelemetrySample:
     return replace(
         last,
         host=_combine_host([sample.host for sample in samples]),
-        gpus=[_combine_gpu(same) for same in _by(samples, lambda sample: sample.gpus, lambda gpu: gpu.uuid)],
+        gpus=[
+            _combine_gpu(same)
+            for same in _by(samples, lambda sample: sample.gpus, lambda gpu: (gpu.gpu_index, gpu.uuid))
+        ],
         mounts=[_merge(same) for same in _by(samples, lambda sample: sample.mounts, lambda mount: mount.path)],
         engines=[_merge(same) for same in _by(samples, lambda sample: sample.engines, lambda engine: engine.job_id)],
         jobs=[_merge(same) for same in _by(samples, lambda sample: sample.jobs, lambda job: job.job_id)],
@@ -96,10 +99,10 @@ def combine(samples: Sequence[TelemetrySample]) -> TelemetrySample:
 
 
 def _by(
-    samples: Iterable[TelemetrySample], part: Callable[[TelemetrySample], list[_T]], key: Callable[[_T], str]
+    samples: Iterable[TelemetrySample], part: Callable[[TelemetrySample], list[_T]], key: Callable[[_T], Hashable]
 ) -> list[list[_T]]:
     """The readings of the same thing together, in the order in which the things came up."""
-    found: dict[str, list[_T]] = {}
+    found: dict[Hashable, list[_T]] = {}
     for sample in samples:
         for reading in part(sample):
             found.setdefault(key(reading), []).append(reading)

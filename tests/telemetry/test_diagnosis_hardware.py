@@ -101,7 +101,7 @@ def test_devices_that_all_fail_are_one_fault_of_the_driver():
 
 
 def test_a_driver_that_wakes_up_has_time_for_its_first_answer():
-    waiting = gpus(error="the NVIDIA driver has not answered for this device yet")
+    waiting = gpus(error="not read yet")
     assert Watch().show(50, gpus=waiting) == []
     assert Watch().show(50, gpus=waiting[:1]) == []
     assert codes(Watch().show(70, gpus=waiting)) == ["hardware"]

@@ -100,6 +100,7 @@ def test_devices_that_spin_without_progress_are_told():
     watch.show(60, gpus=gpus(), jobs=[job()])
     assert 30 <= watch.show_until_told("busy_not_working", 60, growing(60), gpus=gpus(**SPIN)) <= 45
     told = watch.only("busy_not_working")
+    assert "GPU 0, 1, 2, 3, 4, 5, 6 and 7 at 100%, " in told.evidence
     assert told.subject == JOB
     assert "of 600 W" in told.evidence
     assert "usually 2 s" in told.evidence

@@ -173,11 +173,18 @@ def test_processes_that_cannot_be_killed_are_left_and_not_heaped_up(watches, mon
 
 
 def test_a_new_process_does_not_know_the_name_of_a_lost_device_but_the_old_one_did(watches):
-    lost = replace(gpu(1), name="unknown device", uuid="", error="lost", sampled_at=None)
+    lost = replace(gpu(1), name="", uuid="", error="lost", sampled_at=None)
     known = ReaderReport(source="nvml", gpus=[gpu(0), gpu(1, sampled_at=3.0)])
     watch = watches(command=saying(known, ReaderReport(source="nvml", gpus=[gpu(0), lost])))
     second = until(watch, lambda reading: reading.gpus and reading.gpus[1].error).gpus[1]
     assert (second.name, second.uuid, second.sampled_at) == ("card", "GPU-1", 3.0)
+
+
+def test_a_device_that_was_lost_before_the_recorder_began_has_the_name_of_the_reading_before(watches):
+    lost = replace(gpu(1), name="", uuid="", error="lost", sampled_at=None)
+    watch = watches(command=saying(ReaderReport(source="nvml", gpus=[gpu(0), lost])), known=[gpu(1, sampled_at=3.0)])
+    found = until(watch, lambda reading: reading.gpus).gpus[1]
+    assert (found.name, found.uuid, found.sampled_at) == ("card", "GPU-1", 3.0)
 
 
 def test_lines_that_the_drivers_library_writes_are_no_reports(watches):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from remote.protocol.telemetry import Diagnosis, GpuEvent
 from remote.telemetry.ring import Ring, RingPlan, closed_segments, oldest_sample_at, read_ring
-from remote.telemetry.thinning import Thinner
+from remote.telemetry.thinning import Thinner, combine
 from tests.telemetry.readings import T0, gpu, host, sample
 
 SMALL = (RingPlan("1s", 1.0, 20.0, 1 << 20), RingPlan("10s", 10.0, 200.0, 1 << 20))
@@ -125,7 +125,7 @@ def test_a_killed_writer_leaves_only_whole_samples(tmp_path):
 import sys
 from pathlib import Path
 from remote.telemetry.ring import Ring
-from remote.telemetry.thinning import Thinner
+from remote.telemetry.thinning import Thinner, combine
 from tests.telemetry.readings import T0, gpu, sample
 from tests.telemetry.test_ring import SMALL
 ring = Ring(Path(sys.argv[1]), SMALL)
@@ -145,6 +145,12 @@ while True:
     assert found[:told] == [T0 + second for second in range(told)]
     written(tmp_path, [T0 + 100_000])
     assert read_times(tmp_path)[-1] == T0 + 100_000
+
+
+def test_two_devices_that_were_lost_before_they_told_their_names_stay_two():
+    lost = [gpu(index, name="", uuid="", error="lost", gpu_utilization=None) for index in (1, 2)]
+    every = [sample(T0 + second, gpus=lost) for second in range(3)]
+    assert [found.gpu_index for found in combine(every).gpus] == [1, 2]
 
 
 def test_a_ring_stays_within_its_bytes_and_forgets_the_oldest(tmp_path):
@@ -173,7 +179,7 @@ def test_a_disk_without_room_loses_the_sample_and_nothing_else(tmp_path):
 import resource, signal, sys
 from pathlib import Path
 from remote.telemetry.ring import Ring
-from remote.telemetry.thinning import Thinner
+from remote.telemetry.thinning import Thinner, combine
 from tests.telemetry.readings import T0, sample
 from tests.telemetry.test_ring import SMALL
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

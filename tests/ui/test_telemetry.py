@@ -8,7 +8,9 @@ from console.ui.screens.detail import DiagnosesScreen, GpusScreen
 from console.ui.widgets.alert_line import AlertLine
 from remote.protocol.frames import JobChanged, Telemetry
 from remote.protocol.jobs import Finished, Job, Running
-from remote.protocol.telemetry import EngineSample
+from remote.protocol.telemetry import EngineSample, GpuEvent
+from remote.telemetry.gpu_reading import lost_gpu
+from remote.telemetry.xid import xid_text
 
 SIZES = [(80, 24), (120, 35), (200, 50)]
 LATE = 295.0
@@ -93,7 +95,7 @@ async def test_the_events_of_a_device_outlast_the_reading_that_told_them(eight_g
         assert screen.app._state.sample.gpu_events == []
         await screen.pilot.press("g")
         await screen.until_shown(
-            "00:56:40 XID 63 row remapping recorded", "the driver advises: reset", "gen 5 x8 of 16"
+            "00:56:40 XID 63: row remapping recorded", "the driver advises: reset", "gen 5 x8 of 16"
         )
 
 
@@ -112,6 +114,22 @@ async def test_a_device_that_does_not_answer_shows_the_age_of_what_it_said(eight
         at = screen.app._state.sample.sampled_at
         await screen.send(gpu_changed(screen, 1, sampled_at=at - 19))
         await screen.until_shown("! no answer for 20")
+
+
+async def test_a_lost_device_shows_what_is_known_of_it_and_no_row_of_dashes(eight_gpus, show) -> None:
+    async with show(eight_gpus, until=LATE, size=(200, 60), host="rtx-lab") as screen:
+        await screen.until_shown("✗ GPU 6")
+        gpus = list(screen.app._state.sample.gpus)
+        gpus[0] = lost_gpu(0, ("", ""), "the GPU is lost")
+        gpus[1] = lost_gpu(1, (gpus[1].name, gpus[1].uuid), "the GPU is lost")
+        event = GpuEvent(at=gpus[2].sampled_at, gpu_index=1, xid=79, text=xid_text(79), source="nvml")
+        await screen.send(changed(screen, gpus=gpus, gpu_events=[event]))
+        await screen.pilot.press("g")
+        await screen.until_shown("GPU 0  name not known  ✗ the GPU is lost", f"UUID      {gpus[1].uuid}")
+        await screen.until_shown(" XID 79: it has fallen off the bus")
+        assert "– of –" not in screen.text
+        assert "use –" not in screen.text
+        assert "XID 79 XID 79" not in screen.text
 
 
 async def test_simulated_devices_are_named_as_such(eight_gpus, show) -> None:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from console.state.device_health import age_of_device, health_words
+from console.state.device_health import age_of_device, device_name, event_text, health_words
 from console.state.host import HostState
 from console.state.moments import format_clock
 from console.state.sanitize import one_line
@@ -57,14 +57,15 @@ def _device(
 ) -> RenderableType:
     troubles = health_words(gpu, sample)
     heading = Text(f"GPU {gpu.gpu_index}  ", style=f"bold {palette.primary}")
-    heading.append(f"{one_line(gpu.name)}  ", style=palette.foreground)
+    heading.append(f"{device_name(gpu)}  ", style=palette.foreground if gpu.name else palette.quiet)
     mark, color = ("✗", palette.error) if gpu.error is not None else ("!", palette.warning)
     heading.append(*((f"{mark} {', '.join(troubles)}", color) if troubles else ("✓ ok", palette.success)))
-    rows = [("load", _load(gpu)), ("power", _power(gpu)), ("links", _links(gpu)), *_health_rows(gpu.health, host_now)]
+    read = [("load", _load(gpu)), ("power", _power(gpu)), ("links", _links(gpu))] if gpu.error is None else []
+    rows = [*read, *_health_rows(gpu.health, host_now)]
     rows += [
         ("events", _events(state.readings.events, gpu.gpu_index)),
         ("used by", _users(gpu, state)),
-        ("is", one_line(gpu.uuid)),
+        ("UUID", one_line(gpu.uuid)),
     ]
     age = age_of_device(gpu, sample)
     if age is not None:
@@ -87,12 +88,12 @@ def _load(gpu: GpuSample) -> str:
 
 def _power(gpu: GpuSample) -> str:
     limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f}"
-    margin = gpu.temperature_margin_celsius
+    below = gpu.temperature_margin_celsius
+    margin = "" if below is None else f" ({below:.0f} below its limit)"
     return _joined(
         (
             UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}{limit} W",
-            UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C",
-            "" if margin is None else f"({margin:.0f} °C below its limit)",
+            UNKNOWN if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} °C{margin}",
             _clock("SM", gpu.sm_clock_hz),
             _clock("memory", gpu.memory_clock_hz),
             "" if gpu.energy_joules is None else f"{gpu.energy_joules / 3.6e6:.1f} kWh",
@@ -151,11 +152,7 @@ def _count(number: int | None) -> str:
 
 def _events(events: list[GpuEvent], gpu_index: int) -> str:
     own = [event for event in events if event.gpu_index == gpu_index][:_MOST_EVENTS]
-    words = [
-        f"{format_clock(event.at)} " + (f"XID {event.xid} " if event.xid is not None else "") + one_line(event.text)
-        for event in own
-    ]
-    return "\n".join(words)
+    return "\n".join(f"{format_clock(event.at)} {event_text(event)}" for event in own)
 
 
 def _users(gpu: GpuSample, state: HostState) -> str:

@@ -92,7 +92,7 @@ def _heading(sample: TelemetrySample, head: str, start: int, histories: int, pal
     """A stand-in for the devices is said where there is room for it; the top bar says it always."""
     word = " SIMULATED" if sample.gpu_source == "simulated" else ""
     room = width - len(word)
-    told = (f"use, last {histories} readings", f"last {histories}", "") if histories else ("",)
+    told = (f"use, last {histories} readings", f"{histories} readings", "") if histories else ("",)
     heading = next((line for words in told if len(line := f"{head:<{start}}{words}".rstrip()) <= room), head)
     return [(f"{heading:<{room}}"[:room], palette.quiet), (word, palette.warning)]
 
