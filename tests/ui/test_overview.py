@@ -22,7 +22,9 @@ TRAINING, EVALUATING, OVER = 180.0, 330.0, 510.0
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_training_shows_host_stages_cores_disk_jobs_log(embedded_run, show, size) -> None:
     async with show(embedded_run, until=TRAINING, size=size) as screen:
-        await screen.until_shown("● connected", "run embedded ▶ running", "▶ train", "✓ vocab", "step 225/400  loss")
+        await screen.until_shown(
+            "● connected", "run embedded ▶ running", "▶ train", "✓ vocab", "step 225/400  loss", "q Quit"
+        )
         assert "CPU 0" in screen.text
         assert "no GPU here" in screen.text
         assert "sample" in screen.lines[0]
