@@ -1,13 +1,12 @@
 """What each request does; everything here may block, and runs in a thread."""
 
-from pathlib import Path
-
 import msgspec
 
 from remote.errors import UsageError
 from remote.jobs.store import JobStore
 from remote.link.host import describe_host
 from remote.link.telemetry import TelemetrySource
+from remote.paths import resolve_path
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
@@ -121,7 +120,7 @@ class Desk:
             case ValidateMapping(path=path):
                 from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
-                return validate_mapping(store.root / Path(path).expanduser())
+                return validate_mapping(resolve_path(store.root, path))
 
     def _answer_about_servers(
         self, request: PlanServer | ReadBenchmark | PlanTuning | ReadTuning

@@ -11,8 +11,8 @@ import msgspec
 
 from remote.artifacts.manifest import fingerprint_of, hash_file
 from remote.errors import NotFound
+from remote.paths import resolve_path
 from remote.pipeline.inputs import Conversations, Prompts, Target
-from remote.pipeline.layout import resolve_path
 from remote.protocol.run import EngineConfig, RunConfig
 
 _VERSION = 1

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from remote.paths import resolve_path
 from remote.protocol.run import RunConfig
 
 
@@ -30,11 +31,6 @@ class RunLayout(NamedTuple):
             ("evaluation", self.baseline_report),
             ("verdict", self.verdict),
         ]
-
-
-def resolve_path(root: Path, path: str) -> Path:
-    """A path of a run file: relative ones mean below ROOT."""
-    return root / Path(path).expanduser()
 
 
 def lay_out(run: RunConfig, root: Path) -> RunLayout:

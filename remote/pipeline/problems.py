@@ -12,6 +12,7 @@ from remote.errors import Precondition, RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.leases import no_devices
 from remote.jobs.secret_store import names_of_lost_secrets
+from remote.paths import resolve_path
 from remote.pipeline import stages
 from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_mapping_source
 from remote.pipeline.inputs import (
@@ -22,10 +23,9 @@ from remote.pipeline.inputs import (
     describe_prompts,
     describe_target,
 )
-from remote.pipeline.layout import resolve_path
 from remote.pipeline.stages import Blueprint
 from remote.protocol.run import EngineConfig, RunConfig
-from remote.protocol.specs import ServerSpec
+from remote.protocol.specs import EngineSection, ServerSpec
 from remote.redaction import SECRET_NAME
 from remote.telemetry.occupancy import ask_occupancy
 
@@ -33,9 +33,6 @@ _IMPORT_TIMEOUT_S = 30.0
 _FIND_ENGINE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 _T = TypeVar("_T")
-
-Section = Literal["engine", "serving"]
-"""The part of a run file that describes an engine."""
 
 
 class Survey(NamedTuple):
@@ -68,8 +65,8 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
     problems.extend(_check_ranks(run))
-    for section, servers in _servers(run, root).items():
-        problems.extend(check_engine(servers, root, python, section))
+    for servers in _servers(run, root):
+        problems.extend(check_engine(servers, root, python))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
     problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
     return Survey(target, train, inputs, problems)
@@ -139,7 +136,7 @@ def _check_levels(run: RunConfig) -> Iterator[str]:
         yield f"evaluation.concurrency must ascend without repeats, not {levels}."
     if most is not None and max(levels) > most:
         yield (
-            f"evaluation.concurrency asks for {max(levels)} requests at a time, but {section_of(run)}.max_running_requests is {most}. "
+            f"evaluation.concurrency asks for {max(levels)} requests at a time, but {stages.section_of(run)}.max_running_requests is {most}. "
             f"Lower the one or raise the other."
         )
     if missing := sorted(set(run.verdict.concurrency or levels) - set(levels)):
@@ -157,7 +154,7 @@ def _check_secrets(run: RunConfig, root: Path) -> Iterator[str]:
     yield from check_secrets(run.engine, root, "engine")
 
 
-def check_secrets(engine: EngineConfig, root: Path, section: Section) -> Iterator[str]:
+def check_secrets(engine: EngineConfig, root: Path, section: EngineSection) -> Iterator[str]:
     """Tokens that are where they should not be, or not where they should."""
     yield from _check_environment(engine, section)
     for name in names_of_lost_secrets(root):
@@ -167,7 +164,7 @@ def check_secrets(engine: EngineConfig, root: Path, section: Section) -> Iterato
         )
 
 
-def _check_environment(engine: EngineConfig, section: Section) -> Iterator[str]:
+def _check_environment(engine: EngineConfig, section: EngineSection) -> Iterator[str]:
     for name in filter(SECRET_NAME.match, engine.environment):
         yield (
             f"{section}.environment holds {name}: a token in a run file ends up in records and on screens. Take it out of the "
@@ -175,21 +172,16 @@ def _check_environment(engine: EngineConfig, section: Section) -> Iterator[str]:
         )
 
 
-def section_of(run: RunConfig) -> Section:
-    """Where the run file describes the engine that serves both arms of the evaluation."""
-    return "engine" if run.serving is None else "serving"
-
-
-def _servers(run: RunConfig, root: Path) -> dict[Section, list[ServerSpec]]:
+def _servers(run: RunConfig, root: Path) -> list[list[ServerSpec]]:
+    """The run's servers, those of one engine together."""
     blueprint = Blueprint.draw(run, root, UNDECIDED)
-    servers: dict[Section, list[ServerSpec]] = {"engine": [stages.capture_server(blueprint)]}
-    servers.setdefault(section_of(run), []).append(stages.evaluation_server(blueprint, "drafter"))
-    return servers
+    capturing, serving = stages.capture_server(blueprint), stages.evaluation_server(blueprint, "drafter")
+    return [[capturing, serving]] if capturing.section == serving.section else [[capturing], [serving]]
 
 
-def check_engine(servers: Sequence[ServerSpec], root: Path, python: str, section: Section) -> Iterator[str]:
+def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
     """What keeps the engine of `servers`, which is one for all of them, from being launched with their options."""
-    engine = servers[0].engine
+    engine, section = servers[0].engine, servers[0].section
     interpreter = engine.python or python
     command = [interpreter, "-c", _FIND_ENGINE, engine.name]
     try:
@@ -204,12 +196,12 @@ def check_engine(servers: Sequence[ServerSpec], root: Path, python: str, section
         )
         return
     try:
-        yield from _check_options(servers, root, python, section)
+        yield from _check_options(servers, root, python)
     except Precondition as error:
         yield say(error)
 
 
-def _check_options(servers: Sequence[ServerSpec], root: Path, python: str, section: Section) -> Iterator[str]:
+def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
     """What the installed engine would refuse of the servers' options, by its own help; raises Precondition."""
     said: dict[str, None] = {}
     for spec in servers:
@@ -220,20 +212,28 @@ def _check_options(servers: Sequence[ServerSpec], root: Path, python: str, secti
         known = read_options(command, KINDS[spec.engine.name], root / "engines")
         said |= dict.fromkeys(complaints(command.flags, known))
     for complaint in said:
-        yield f"{section}.flags: {complaint}"
+        yield f"{servers[0].section}.flags: {complaint}"
 
 
 def _check_gpus(run: RunConfig) -> Iterator[str]:
     """Whether this host has enough devices that work; who uses them now is asked when a stage needs them."""
-    engines = (run.engine, run.serving_engine)
-    servers = [gpu_demand(ServerSpec(model=run.target.model, engine=engine)) for engine in engines]
-    training = GpuDemand(0 if run.training.device == "cpu" else 1)
-    for demand in dict.fromkeys(demand for demand in servers if demand.count) or [training]:
-        yield from check_gpus(run.name, demand)
+    engines: list[tuple[EngineConfig, EngineSection]] = [
+        (run.engine, "engine"),
+        (run.serving_engine, stages.section_of(run)),
+    ]
+    demands: dict[GpuDemand, EngineSection | Literal["training"]] = {}
+    for engine, section in engines:
+        demand = gpu_demand(ServerSpec(model=run.target.model, engine=engine, section=section))
+        demands.setdefault(demand, section)
+    demands.setdefault(GpuDemand(run.training.ranks if run.training.device == "cuda" else 0), "training")
+    for demand, section in demands.items():
+        if problems := list(check_gpus(run.name, demand, section)):
+            yield from problems
+            return  # a host without devices has none for the others either
 
 
-def check_gpus(name: str, demand: GpuDemand) -> Iterator[str]:
-    """Why this host's devices, whoever uses them now, are not enough for `name`."""
+def check_gpus(name: str, demand: GpuDemand, section: EngineSection | Literal["training"]) -> Iterator[str]:
+    """Why this host's devices, whoever uses them now, are not enough for what `section` of the run file of `name` asks for."""
     if demand.count == 0:
         return
     found = ask_occupancy()
@@ -241,10 +241,11 @@ def check_gpus(name: str, demand: GpuDemand) -> Iterator[str]:
     if not found.devices:
         yield say(no_devices(name, demand, found.detail))
     elif missing := sorted(set(demand.indices) - set(whole)):
-        yield f"engine.environment names GPU {missing[0]}, which this host does not have or which is lost. Name another."
+        yield f"{section}.environment names GPU {missing[0]}, which this host does not have or which is lost. Name another."
     elif len(whole) < demand.count:
         lost = len(found.devices) - len(whole)
+        key = "training.ranks" if section == "training" else f"{section}.tensor_parallel_size"
         yield (
             f"{name} needs {demand.count} GPUs, but this host has {len(whole)}"
-            f"{f' and {lost} that are lost' if lost else ''}. Lower engine.tensor_parallel_size or use another host."
+            f"{f' and {lost} that are lost' if lost else ''}. Lower {key} or use another host."
         )

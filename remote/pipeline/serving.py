@@ -11,7 +11,7 @@ from remote.jobs.gpu_demand import gpu_demand
 from remote.pipeline import stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED
-from remote.pipeline.problems import Section, check_engine, check_gpus, check_secrets, say, section_of
+from remote.pipeline.problems import check_engine, check_gpus, check_secrets, say
 from remote.pipeline.stages import Blueprint
 from remote.protocol.reports import ServerPlan
 from remote.protocol.run import RunConfig
@@ -36,7 +36,7 @@ def plan_server(
     try:
         command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
         argv, environment = command.argv, command.environment
-        problems = check_server(run.name, spec, root, python, "engine" if capture else section_of(run))
+        problems = check_server(run.name, spec, root, python)
     except RoostError as error:
         problems = [say(error)]
     return ServerPlan(run=run.name, spec=spec, command=argv, environment=environment, problems=problems)
@@ -60,13 +60,13 @@ def capturing_server(run: RunConfig, *, root: Path) -> ServerSpec:
     return msgspec.structs.replace(spec, capture=msgspec.structs.replace(spec.capture, spool_directory=spool))
 
 
-def check_server(name: str, spec: ServerSpec, root: Path, python: str, section: Section) -> list[str]:
-    """Why `spec`, whose engine `section` of the run file describes, cannot be launched on this host.
+def check_server(name: str, spec: ServerSpec, root: Path, python: str) -> list[str]:
+    """Why `spec` cannot be launched on this host.
 
     Raises RoostError for options that contradict each other.
     """
-    problems = [*check_engine([spec], root, python, section), *check_secrets(spec.engine, root, section)]
-    problems += check_gpus(name, gpu_demand(spec))
+    problems = [*check_engine([spec], root, python), *check_secrets(spec.engine, root, spec.section)]
+    problems += check_gpus(name, gpu_demand(spec), spec.section)
     if spec.drafter is not None and not (Path(spec.drafter.model) / "config.json").exists():
         problems.append(f"there is no drafter at {spec.drafter.model}. Run the training first, or serve without it.")
     return problems

@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from remote.paths import resolve_path
 from remote.pipeline.fingerprints import Fingerprints
-from remote.pipeline.layout import RunLayout, lay_out, resolve_path
+from remote.pipeline.layout import RunLayout, lay_out
 from remote.protocol.run import EngineConfig, RunConfig
 from remote.protocol.specs import (
     Arm,
     Capture,
     DrafterServing,
+    EngineSection,
     EvaluationSpec,
     ExtractionSpec,
     ServerSpec,
@@ -105,6 +107,7 @@ def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
         engine=msgspec.structs.replace(
             engine, dtype=plan.run.evaluation.dtype, attention_backend=_evaluated_backend(plan.run)
         ),
+        section=section_of(plan.run),
         drafter=drafter if arm == "drafter" else None,
     )
 
@@ -124,6 +127,11 @@ def evaluation(plan: Blueprint, arm: Arm, url: str, server_pid: int | None = Non
         drafter=str(plan.layout.drafter) if of_drafter else None,
         server_pid=server_pid,
     )
+
+
+def section_of(run: RunConfig) -> EngineSection:
+    """Where the run file describes the engine that serves both arms of the evaluation."""
+    return "engine" if run.serving is None else "serving"
 
 
 def _evaluated_backend(run: RunConfig) -> str | None:

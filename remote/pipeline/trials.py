@@ -95,6 +95,8 @@ class Trials:
 
     def _path(self, launch: Launch, spec: ServerSpec, settings: BenchmarkConfig) -> Path:
         measured = [describe_target(Path(spec.model)).fingerprint, _drafter(spec), self._engine(spec), self._devices]
+        # What mends a server does not change what it is.
+        spec = msgspec.structs.replace(spec, section="engine")
         mark = combine("trial", spec, measured, settings, self.prompts_sha256, launch.round, launch.again)
         return self._directory / f"{mark}.json"
 

@@ -14,10 +14,11 @@ from remote.artifacts.atomic import publish_directory, write_atomic
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
 from remote.errors import Precondition, RoostError, WorkFailed
 from remote.jobs.store import JobStore
+from remote.paths import resolve_path
 from remote.pipeline.alone import alone_in
 from remote.pipeline.children import Children
 from remote.pipeline.fingerprints import combine
-from remote.pipeline.layout import lay_out, resolve_path
+from remote.pipeline.layout import lay_out
 from remote.pipeline.trials import Kept, Launch, Trials
 from remote.pipeline.tuning import (
     REPORT_NAME,

@@ -10,21 +10,23 @@ import msgspec
 import numpy as np
 
 from remote.agents.server.plan import engine_command, read_model_config
-from remote.artifacts.manifest import read_manifest
-from remote.errors import NotFound, Precondition, RoostError, UsageError
+from remote.errors import RoostError, UsageError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
 from remote.jobs.store import JobStore
+from remote.paths import resolve_path
 from remote.pipeline.config import lay_over, load_run
 from remote.pipeline.fingerprints import captures_alike
+from remote.pipeline.finished import report_directory
 from remote.pipeline.inputs import describe_prompts
-from remote.pipeline.layout import lay_out, resolve_path
-from remote.pipeline.problems import check_engine, check_gpus, check_secrets, check_speculation, say, section_of
+from remote.pipeline.layout import lay_out
+from remote.pipeline.problems import check_engine, check_gpus, check_secrets, check_speculation, say
 from remote.pipeline.serving import check_server, evaluated_server
 from remote.pipeline.speedup import Figures, ratio, ratio_interval
+from remote.pipeline.stages import section_of
 from remote.protocol.benchmark import MOST_REQUESTS, BenchmarkLevel
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.run import BenchmarkConfig, RunConfig, SweepValue, TuningConfig
-from remote.protocol.specs import ServerSpec, TuningSpec
+from remote.protocol.specs import ServerSpec
 from remote.protocol.tuning import Settings, TrialPlan, TuningPlan, TuningReport, TuningRound
 
 REPORT_NAME = "report.json"
@@ -189,11 +191,11 @@ def plan_trials(trials: Sequence[Trial], run: RunConfig, root: Path, python: str
     devices: dict[GpuDemand, list[str]] = {}
 
     def troubles(spec: ServerSpec) -> Iterator[str]:
-        yield from check_engine([spec], root, python, section_of(run))
-        yield from check_secrets(spec.engine, root, section_of(run))
+        yield from check_engine([spec], root, python)
+        yield from check_secrets(spec.engine, root, spec.section)
         demand = gpu_demand(spec)
         if demand not in devices:  # the driver is asked once for all that need the same
-            devices[demand] = list(check_gpus(run.name, demand))
+            devices[demand] = list(check_gpus(run.name, demand, spec.section))
         yield from devices[demand]
 
     return [_plan_trial(trial, python, troubles) for trial in trials]
@@ -227,7 +229,7 @@ def _problems(run: RunConfig, trials: Sequence[TrialPlan], root: Path, python: s
     if trials[0].problem is not None:
         yield trials[0].problem
     else:
-        yield from check_server(run.name, base, root, python, section_of(run))
+        yield from check_server(run.name, base, root, python)
     try:
         prompts = describe_prompts(resolve_path(root, run.data.evaluation))
     except RoostError as error:
@@ -333,17 +335,7 @@ def choose(finalists: Sequence[tuple[int, Comparison]], drift: float) -> tuple[i
 
 
 def read_tuning(store: JobStore, job_id: str) -> TuningReport:
-    """What the tuning `job_id` found; raises NotFound before it has, UsageError for another job."""
-    job = store.get(job_id)
-    if not isinstance(job.spec, TuningSpec):
-        raise UsageError(f"{job_id} is no tuning", hint="`roost jobs` lists them")
-    if job.result is None or not job.result.outputs:
-        raise NotFound(f"{job_id} has no report yet", hint="wait for it", next_command=f"roost wait {job_id}")
-    directory = Path(job.result.outputs[0].path)
-    try:
-        read_manifest(directory)
-        return msgspec.json.decode((directory / REPORT_NAME).read_bytes(), type=TuningReport)
-    except (Precondition, OSError) as error:
-        raise NotFound(
-            f"the report of {job_id} is gone: {error}", hint="tune again: what is measured is kept"
-        ) from error
+    """What the tuning `job_id` found; raises as `report_directory` does."""
+    return msgspec.json.decode(
+        (report_directory(store, job_id, "tuning") / REPORT_NAME).read_bytes(), type=TuningReport
+    )

@@ -10,11 +10,11 @@ import msgspec
 
 from remote.artifacts.atomic import publish_directory, write_atomic
 from remote.artifacts.manifest import Manifest, read_manifest, write_manifest
-from remote.errors import NotFound, UsageError
+from remote.errors import UsageError
 from remote.jobs.store import JobStore
 from remote.pipeline.causes import find_causes
 from remote.pipeline.evidence import Evidence
-from remote.pipeline.layout import lay_out
+from remote.pipeline.finished import report_directory
 from remote.pipeline.speedup import acceptance_by_category, acceptance_by_position, judge_level, pair
 from remote.protocol.reports import (
     Decision,
@@ -25,7 +25,6 @@ from remote.protocol.reports import (
     VerdictReport,
 )
 from remote.protocol.run import VerdictConfig
-from remote.protocol.specs import RunSpec
 
 FORMAT = "roost-verdict"
 PRODUCER = "roost verdict 2"
@@ -217,12 +216,11 @@ def write_verdict(directory: Path, verdict: VerdictReport, *, fingerprint: str) 
 
 
 def read_verdict(store: JobStore, job_id: str) -> VerdictReport:
-    """The verdict of the run `job_id`; raises NotFound before there is one, UsageError for a job that is no run."""
-    spec = store.get(job_id).spec
-    if not isinstance(spec, RunSpec):
-        raise UsageError(f"{job_id} is not a run", hint="`roost jobs` lists the runs")
-    directory = lay_out(spec.run, store.root).verdict
-    if not (directory / VERDICT_NAME).is_file():
-        raise NotFound(f"run {job_id} has no verdict yet", hint="wait for it: `roost wait` follows a run to its end")
+    """The verdict of the run `job_id`; raises as `report_directory` does."""
+    return verdict_in(report_directory(store, job_id, "run"))
+
+
+def verdict_in(directory: Path) -> VerdictReport:
+    """The verdict that lies in `directory`, whichever run came to it; raises Precondition where there is none."""
     read_manifest(directory)
     return msgspec.json.decode((directory / VERDICT_NAME).read_bytes(), type=VerdictReport)

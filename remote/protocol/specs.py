@@ -46,11 +46,19 @@ class DrafterServing(Message, frozen=True, kw_only=True):
     mapping: str | None = None
 
 
+EngineSection = Literal["engine", "serving"]
+"""The part of a run file that describes an engine."""
+
+
 class ServerSpec(Message, frozen=True, kw_only=True):
-    """Serve `model` on a loopback port that the agent picks and reports as `ServerReady`."""
+    """Serve `model` on a loopback port that the agent picks and reports as `ServerReady`.
+
+    `section` is where the run file describes the engine: what goes wrong is told with the keys that mend it.
+    """
 
     model: str
     engine: EngineConfig
+    section: EngineSection = "engine"
     capture: Capture | None = None
     drafter: DrafterServing | None = None
 

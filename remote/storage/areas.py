@@ -1,15 +1,17 @@
 """The directories that belong to Roost: jobs, runs below ROOT, and the directories that runs were told to use."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from remote.artifacts.manifest import MANIFEST_NAME
-from remote.errors import NotFound, Precondition
+from remote.errors import Precondition, UsageError
 from remote.jobs.store import JobStore
-from remote.pipeline.layout import RunLayout, lay_out, resolve_path
-from remote.pipeline.verdict import read_verdict
+from remote.paths import resolve_path
+from remote.pipeline.layout import RunLayout, lay_out
+from remote.pipeline.verdict import verdict_in
 from remote.protocol.jobs import Finished, Job, Lost
 from remote.protocol.specs import RunSpec
 from remote.protocol.storage import StorageKind
@@ -67,7 +69,10 @@ def uses(store: JobStore, job: Job, path: Path) -> bool:
     """Whether an unfinished job names `path`, something in it, or something around it that a run is made in."""
     if isinstance(job.state, Finished | Lost) or job.spec is None:
         return False
-    named = [resolve_path(store.root, text) for text in _strings(msgspec.to_builtins(job.spec)) if "/" in text]
+    named: list[Path] = []
+    for text in _strings(msgspec.to_builtins(job.spec)):
+        with suppress(UsageError):  # words with a slash that are no path
+            named += [resolve_path(store.root, text)] if "/" in text else []
     if isinstance(job.spec, RunSpec):
         named.append(lay_out(job.spec.run, store.root).directory)
     return any(one == path or one.is_relative_to(path) or path.is_relative_to(one) for one in named)
@@ -99,29 +104,26 @@ def _run_area(store: JobStore, path: Path, jobs: list[Job]) -> Area:
     known = any(isinstance(job.spec, RunSpec) and lay_out(job.spec.run, store.root).directory == path for job in jobs)
     marked = known or any(path.glob(f"*/{MANIFEST_NAME}"))
     users = [job.job_id for job in jobs if uses(store, job, path)]
-    return Area(path, "run", users, _precious(store, path, jobs) if path.is_dir() else {}, marked)
+    return Area(path, "run", users, _precious(path) if path.is_dir() else {}, marked)
 
 
-def _precious(store: JobStore, run: Path, jobs: list[Job]) -> dict[Path, str]:
+def _precious(run: Path) -> dict[Path, str]:
     reasons = {
         run / "mapping": "the draft vocabulary is small, and drafters are useless without theirs",
         run / "verdict": "the verdict is small and says what the run was worth",
         run / "evaluation-baseline": "the report is small and the verdict rests on it",
         run / "evaluation-drafter": "the report is small and the verdict rests on it",
     }
-    if _was_promoted(store, run, jobs):
+    if _was_promoted(run / "verdict"):
         reasons[run / "drafter"] = "the verdict promotes this drafter"
     return {path: reason for path, reason in reasons.items() if path.exists()}
 
 
-def _was_promoted(store: JobStore, run: Path, jobs: list[Job]) -> bool:
-    for job in jobs:
-        if isinstance(job.spec, RunSpec) and lay_out(job.spec.run, store.root).directory == run:
-            try:
-                return read_verdict(store, job.job_id).decision == "promote"
-            except (NotFound, Precondition):
-                return False
-    return False
+def _was_promoted(verdict: Path) -> bool:
+    try:
+        return verdict_in(verdict).decision == "promote"
+    except (OSError, msgspec.DecodeError, Precondition):
+        return False
 
 
 def _job_area(store: JobStore, job: Job) -> Area:

@@ -96,8 +96,8 @@ def queue_growing(window: Window) -> Iterator[Finding]:
                     if engine.sample.cache_usage is None
                     else f"cache {share_text(engine.sample.cache_usage)} full",
                 ),
-                advice="send less at once (extraction.concurrency), or allow more at once (engine.max_running_requests) where the "
-                "cache has room; a full cache needs a higher engine.memory_fraction or a shorter engine.context_length",
+                advice="send less at once (extraction.concurrency), or allow more at once (max_running_requests of its engine in "
+                "the run file) where the cache has room; a full cache needs a higher memory_fraction or a shorter context_length there",
                 job_id=job_id,
                 release_s=60.0,
             )

@@ -257,7 +257,7 @@ def _health(gpu: GpuWindow, health: GpuHealth) -> Iterator[Finding]:
             "remapping failed",
             "could not remap a faulty memory row",
             _rows(health),
-            "have the device exchanged; use the others meanwhile (CUDA_VISIBLE_DEVICES in engine.environment)",
+            "have the device exchanged; use the others meanwhile (CUDA_VISIBLE_DEVICES in the environment of [engine] and [serving])",
         )
     elif health.remapping_pending:
         yield _fault(

@@ -47,28 +47,41 @@ SCHEDULER_CRASH = """[2026-12-01 10:00:00] Load weight begin. avail mem=20.00 GB
     ],
 )
 def test_a_known_cause_is_named_with_what_to_do(line: str, meaning: str, advice: str):
-    message, hint = explain_death(-9, SCHEDULER_CRASH.format(line).encode(), SGLANG.causes)
+    message, hint = explain_death(-9, SCHEDULER_CRASH.format(line).encode(), SGLANG.causes, "engine")
     assert meaning in message
     assert line in message
     assert advice in hint
 
 
+def test_what_mends_it_is_named_where_the_run_file_has_it():
+    for kind in (SGLANG, VLLM):
+        for cause in kind.causes:
+            _, hint = explain_death(1, cause.mark, [cause], "serving")
+            assert "engine." not in hint
+            assert "{" not in hint
+    assert "serving.memory_fraction" in explain_death(1, b"torch.OutOfMemoryError", SGLANG.causes, "serving")[1]
+
+
 def test_an_unknown_cause_gives_the_last_words_only():
-    message, _ = explain_death(3, "\n".join(f"line {number}" for number in range(1000)).encode(), SGLANG.causes)
+    message, _ = explain_death(
+        3, "\n".join(f"line {number}" for number in range(1000)).encode(), SGLANG.causes, "engine"
+    )
     assert "exit code 3" in message
     assert "line 999" in message
     assert "line 900" not in message
 
 
 def test_a_kill_without_words_points_to_the_kernel_and_a_crash_does_not():
-    message, hint = explain_death(-9, b"all was well\n", SGLANG.causes)
+    message, hint = explain_death(-9, b"all was well\n", SGLANG.causes, "engine")
     assert "signal 9" in message
     assert "dmesg" in hint
-    assert "dmesg" not in explain_death(-9, SCHEDULER_CRASH.format("ValueError: no").encode(), SGLANG.causes)[1]
+    assert (
+        "dmesg" not in explain_death(-9, SCHEDULER_CRASH.format("ValueError: no").encode(), SGLANG.causes, "engine")[1]
+    )
 
 
 def test_bytes_that_are_no_text_are_told_nevertheless():
-    assert "last" in explain_death(1, b"\xff\xfe last\n", SGLANG.causes)[0]
+    assert "last" in explain_death(1, b"\xff\xfe last\n", SGLANG.causes, "engine")[0]
 
 
 KINDS_AND_PARTS = st.sampled_from([SGLANG, VLLM]).flatmap(
@@ -116,7 +129,7 @@ def test_a_real_launch_of_vllm_is_followed_to_its_end():
 )
 def test_what_really_ended_vllm_is_named(name: str, meaning: str, first: str):
     log = (GOLDEN / f"vllm-0.32-{name}.log").read_bytes()
-    message, hint = explain_death(1, log, VLLM.causes)
+    message, hint = explain_death(1, log, VLLM.causes, "engine")
     assert meaning in message
     assert hint
     assert first.encode() in log
@@ -131,14 +144,14 @@ def test_what_really_ended_vllm_is_named(name: str, meaning: str, first: str):
 )
 def test_what_really_ended_sglang_is_named(name: str, code: int | None, meaning: str, advice: str):
     log = (GOLDEN / f"sglang-0.5.23-{name}.log").read_bytes()
-    message, hint = explain_death(code, log, SGLANG.causes)
+    message, hint = explain_death(code, log, SGLANG.causes, "engine")
     assert meaning in message
     assert advice in hint
     assert any(mark in log for mark in SGLANG.hopeless) == (code is None)
 
 
 def test_the_first_error_below_vllms_main_process_is_told_before_its_own_last_words():
-    message, _ = explain_death(1, (GOLDEN / "vllm-0.32-cut-checkpoint.log").read_bytes(), ())
+    message, _ = explain_death(1, (GOLDEN / "vllm-0.32-cut-checkpoint.log").read_bytes(), (), "engine")
     said = message.split("It said last:\n")[1].splitlines()
     assert said[0].startswith("safetensors._safetensors_rust.SafetensorError: Error while deserializing header")
     assert said[-1].startswith("RuntimeError: Engine core initialization failed")

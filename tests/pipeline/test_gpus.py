@@ -47,6 +47,17 @@ def test_a_named_gpu_that_is_not_there_is_a_problem(problems):
     assert "engine.environment names GPU 8" in problem
 
 
+def test_what_a_run_file_asks_for_in_another_section_is_named_there(problems):
+    serving = '{ device = "cuda", environment = { CUDA_VISIBLE_DEVICES = "8" } }'
+    (problem,) = problems(serving=serving)
+    assert "serving.environment names GPU 8" in problem
+    (problem,) = problems(serving='{ device = "cuda", tensor_parallel_size = 9 }')
+    assert "Lower serving.tensor_parallel_size" in problem
+    (problem,) = problems(training__device="cuda", training__ranks="9", training__batches_per_step="9")
+    assert "needs 9 GPUs" in problem
+    assert "Lower training.ranks" in problem
+
+
 def test_a_list_of_devices_that_is_none_is_a_problem(problems):
     (problem,) = problems(engine__device="cuda", engine__environment__CUDA_VISIBLE_DEVICES='"all"')
     assert "not a list of different device numbers" in problem

@@ -11,7 +11,7 @@ import pytest
 
 from remote.agents.harness import JobContext, Stopped
 from remote.artifacts.manifest import verify
-from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError, WorkFailed
+from remote.errors import Conflict, NotFound, Precondition, RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.config import load_run
 from remote.pipeline.tuner import conduct
@@ -203,7 +203,7 @@ def test_without_anything_to_try_nothing_is_launched(bench: Bench) -> None:
 def test_a_report_is_read_by_its_job_and_gone_when_it_was_removed(bench: Bench) -> None:
     report = bench.tune(bench.open())
     server = bench.store.list()[0].job_id
-    with pytest.raises(UsageError, match="is no tuning"):
+    with pytest.raises(Precondition, match="is no tuning but a"):
         read_tuning(bench.store, server)
     with pytest.raises(NotFound):
         read_tuning(bench.store, "absent")

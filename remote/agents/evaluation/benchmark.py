@@ -19,6 +19,7 @@ from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import Prompt, choose_prompts, read_prompts
 from remote.artifacts.manifest import Manifest, artifact_ref, hash_file, write_manifest
 from remote.errors import Precondition, WorkFailed
+from remote.paths import resolve_path
 from remote.protocol.benchmark import MOST_REQUESTS, BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import ArtifactRef, JobResult
@@ -82,7 +83,7 @@ class Benchmark:
         self._settings = spec.benchmark
         self._job = job
         template = ChatTemplate(Path(spec.server.model))
-        self._file = job.root / Path(spec.prompts).expanduser()
+        self._file = resolve_path(job.root, spec.prompts)
         prompts = read_prompts(self._file)
         self._prompts = choose_prompts(prompts, self._settings.prompts or len(prompts))
         self._inputs = {prompt.prompt_id: template.prompt_ids(prompt.turns) for prompt in self._prompts}

@@ -13,6 +13,7 @@ from remote.artifacts.manifest import artifact_ref, fingerprint_of, hash_file
 from remote.artifacts.store_check import fault_of_states
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
+from remote.paths import resolve_path
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import FilesCopied
 from remote.protocol.run import ExtractionConfig
@@ -24,8 +25,8 @@ _SMALL_BYTES = 64 << 10
 def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
     """Write every sample into `spec.directory`, which takes its name when all are there. Raises Precondition."""
     store, directory = (
-        StoreReader(job.root / Path(spec.store).expanduser()),
-        job.root / Path(spec.directory).expanduser(),
+        StoreReader(resolve_path(job.root, spec.store)),
+        resolve_path(job.root, spec.directory),
     )
     properties = store.properties
     if directory.exists():
@@ -66,7 +67,7 @@ def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
 
 def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
     """Make a store of another trainer's files; samples that cannot be believed are quarantined. Raises Precondition."""
-    source, model = job.root / Path(spec.directory).expanduser(), job.root / Path(spec.target_model).expanduser()
+    source, model = resolve_path(job.root, spec.directory), resolve_path(job.root, spec.target_model)
     found = list(layouts.read_all(source, spec.layout, len(spec.layer_ids)))
     template = ChatTemplate(model)
     first = found[0]
@@ -84,7 +85,7 @@ def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
     )
     samples = [each.sample for each in found]
     plan = [Planned(sample.sample_id, sample.input_ids, sample.loss_mask) for sample in samples]
-    store = job.root / Path(spec.store).expanduser()
+    store = resolve_path(job.root, spec.store)
     filling = Filling(job, store, properties, plan, ExtractionConfig(layer_ids=spec.layer_ids))
     total = sum(sample.nbytes for sample in samples)
     done = 0

@@ -15,6 +15,7 @@ from remote.artifacts.hidden_states import StoreReader
 from remote.artifacts.manifest import hash_file, read_manifest
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition, WorkFailed
+from remote.paths import resolve_path
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import Note, StoreChecked
 from remote.protocol.specs import Recapture, StoreVerificationSpec
@@ -33,7 +34,7 @@ class Verification:
     def __init__(self, spec: StoreVerificationSpec, job: JobContext) -> None:
         self.spec = spec
         self.job = job
-        self.store = StoreReader(job.root / Path(spec.store).expanduser())
+        self.store = StoreReader(resolve_path(job.root, spec.store))
         count = len(self.store) if spec.samples is None else spec.samples
         self.chosen = store_check.choose(count, len(self.store), spec.seed)
         self.problems: list[str] = []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from remote.protocol.run import FlagValue
-from remote.protocol.specs import Capture, ServerSpec
+from remote.protocol.specs import Capture, EngineSection, ServerSpec
 
 HOST = "127.0.0.1"
 """The only address that is ever bound: an engine's own HTTP interface has no boundary but this one."""
@@ -13,11 +13,15 @@ Phase = Literal["launching", "loading_weights", "capturing_graphs", "warming_up"
 
 
 class EngineCommand(NamedTuple):
-    """What to execute: the launcher, the engine's own options, and the variables to lay over the inherited environment."""
+    """What to execute: the launcher, the engine's own options, and the variables to lay over the inherited environment.
+
+    `section` of the run file says so.
+    """
 
     launcher: list[str]
     flags: dict[str, FlagValue]
     environment: dict[str, str]
+    section: EngineSection = "engine"
 
     @property
     def argv(self) -> list[str]:
@@ -42,7 +46,10 @@ class Question(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A known reason for an engine's end: a mark in the log (in any case), what it means, what to do."""
+    """A known reason for an engine's end: a mark in the log (in any case), what it means, what to do.
+
+    `{section}` in the hint stands for the part of the run file that describes the engine.
+    """
 
     mark: bytes
     meaning: str
@@ -76,7 +83,7 @@ COMMON_CAUSES = (
     Cause(
         b"torch.OutOfMemoryError",
         "a device ran out of memory",
-        "lower engine.memory_fraction or engine.max_running_requests, and look for other processes on the device",
+        "lower {section}.memory_fraction or {section}.max_running_requests, and look for other processes on the device",
     ),
     Cause(
         b"SafetensorError",
@@ -86,9 +93,9 @@ COMMON_CAUSES = (
     Cause(
         b"NCCL error",
         "the devices could not talk to each other (NCCL)",
-        "try NCCL_P2P_DISABLE=1 in engine.environment, and look at IOMMU and ACS on the host",
+        "try NCCL_P2P_DISABLE=1 in {section}.environment, and look at IOMMU and ACS on the host",
     ),
-    Cause(b"unrecognized arguments", "it does not know an option", "correct engine.flags in the run file"),
+    Cause(b"unrecognized arguments", "it does not know an option", "correct {section}.flags in the run file"),
     # Not "No module named": models and kernels that an engine does without are told so at every launch.
     Cause(
         b"ModuleNotFoundError",

@@ -19,6 +19,7 @@ from remote.engines.layer_ids import to_sglang
 from remote.errors import Precondition
 from remote.protocol.reports import Finding
 from remote.protocol.run import EngineName, SpeculationConfig
+from remote.protocol.specs import EngineSection
 
 LLAMA = "LlamaForCausalLMEagle3"
 MLA = "Eagle3DeepseekV2ForCausalLM"
@@ -41,7 +42,7 @@ _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_siz
 class Expectations(NamedTuple):
     """What the drafter is to be served with: the target's `config.json`, the context in tokens, how far it speculates.
 
-    `layer_ids` are the Hugging Face ids that were captured for it, `mapping` is the one that it was trained with; None where
+    `section` of the run file describes the engine. `layer_ids` are the Hugging Face ids that were captured for it, `mapping` is the one that it was trained with; None where
     that is not known.
     """
 
@@ -49,6 +50,7 @@ class Expectations(NamedTuple):
     context_length: int | None
     speculation: SpeculationConfig
     engine: EngineName = "sglang"
+    section: EngineSection = "engine"
     layer_ids: list[int] | None = None
     mapping: VocabularyMapping | None = None
 
@@ -145,7 +147,7 @@ def _check_sizes(config: dict[str, Any], expected: Expectations) -> Iterator[Fin
         yield _error(
             "context",
             f"it knows positions up to {reach}, the server accepts {context} tokens: beyond that acceptance collapses",
-            "set engine.context_length to what it knows, or raise max_position_embeddings in its config.json",
+            f"set {expected.section}.context_length to what it knows, or raise max_position_embeddings in its config.json",
         )
 
 

@@ -38,7 +38,7 @@ class Engine:
             )
         except FileNotFoundError:
             raise Precondition(
-                f"there is no Python at {command.argv[0]}", hint="correct engine.python in the run file"
+                f"there is no Python at {command.argv[0]}", hint=f"correct {command.section}.python in the run file"
             ) from None
         self.pid = self._process.pid
         self._seen: dict[int, psutil.Process] = {}

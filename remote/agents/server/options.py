@@ -121,11 +121,13 @@ def _ask(argv: list[str], command: EngineCommand) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Precondition(f"the engine cannot be asked for its options: {error}", hint="see engine.python") from error
+        raise Precondition(
+            f"the engine cannot be asked for its options: {error}", hint=f"see {command.section}.python in the run file"
+        ) from error
     if done.returncode != 0:
         last = " / ".join(done.stderr.decode(errors="replace").strip().splitlines()[-_LAST_LINES:])
         raise Precondition(
             f"the engine cannot even say its options ({argv[0]} ended with {done.returncode}): {last}",
-            hint="its environment is broken: install it again, or correct engine.python in the run file",
+            hint=f"its environment is broken: install it again, or correct {command.section}.python in the run file",
         )
     return done.stdout.decode(errors="replace")

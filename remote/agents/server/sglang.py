@@ -38,7 +38,9 @@ def command(spec: ServerSpec, place: Place) -> EngineCommand:
     }
     if spec.capture is not None:
         _check_capturing(flags)
-    return EngineCommand([spec.engine.python or place.python, "-m", "sglang.launch_server"], flags, _environment(spec))
+    return EngineCommand(
+        [spec.engine.python or place.python, "-m", "sglang.launch_server"], flags, _environment(spec), spec.section
+    )
 
 
 def _engine_flags(engine: EngineConfig) -> dict[str, FlagValue]:
@@ -159,12 +161,12 @@ KIND = EngineKind(
         Cause(
             b"Please try to increase --mem-fraction-static",
             "it ran out of memory while reserving the cache",
-            "raise engine.memory_fraction, or serve with a larger tensor_parallel_size",
+            "raise {section}.memory_fraction, or serve with a larger tensor_parallel_size",
         ),
         Cause(
             b"out of memory. Try to lower your batch size",
             "the key-value cache is too small for the batch",
-            "lower engine.max_running_requests",
+            "lower {section}.max_running_requests",
         ),
         Cause(
             b"Attempted to load weight",

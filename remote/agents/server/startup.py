@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from remote.agents.server.contract import KILLED, Cause, Phase
+from remote.protocol.specs import EngineSection
 
 _PHASES: tuple[Phase, ...] = ("launching", "loading_weights", "capturing_graphs", "warming_up")
 _LINES = 12
@@ -19,10 +20,13 @@ def later_phase(now: Phase, text: bytes, milestones: Sequence[tuple[bytes, Phase
     return max([now, *reached], key=_PHASES.index)
 
 
-def explain_death(exit_code: int | None, text: bytes, causes: Sequence[Cause]) -> tuple[str, str]:
+def explain_death(
+    exit_code: int | None, text: bytes, causes: Sequence[Cause], section: EngineSection
+) -> tuple[str, str]:
     """What to tell a person of an engine that ended by itself, or will never serve: what happened, and what to do next.
 
-    `exit_code` as subprocess counts (negative: the signal), None where it lives on; `text` is the tail of the log. SGLang kills itself with SIGKILL
+    `exit_code` as subprocess counts (negative: the signal), None where it lives on; `text` is the tail of the log,
+    `section` where the run file describes the engine. SGLang kills itself with SIGKILL
     after a scheduler's exception, so that signal alone does not mean the kernel's out-of-memory killer.
     """
     folded = text.lower()
@@ -33,7 +37,7 @@ def explain_death(exit_code: int | None, text: bytes, causes: Sequence[Cause]) -
     first = [] if root is None else [root.group(1).decode("utf-8", "replace")]
     said = "\n".join([*first, *lines[-_LINES:]])
     if known:
-        return f"the engine {how}: {known.meaning}. It said last:\n{said}", known.hint
+        return f"the engine {how}: {known.meaning}. It said last:\n{said}", known.hint.replace("{section}", section)
     is_silent = exit_code == -9 and b"hit an exception" not in text
     hint = KILLED if is_silent else "the server's log has the whole story"
     return f"the engine {how}. It said last:\n{said}", hint

@@ -36,7 +36,7 @@ def command(spec: ServerSpec, place: Place) -> EngineCommand:
         _check_capturing(flags)
     # The console script asks for a distribution called vllm, which the CPU build is not.
     launcher = [spec.engine.python or place.python, "-m", "vllm.entrypoints.openai.api_server"]
-    return EngineCommand(launcher, flags, _environment(spec))
+    return EngineCommand(launcher, flags, _environment(spec), spec.section)
 
 
 def _engine_flags(engine: EngineConfig) -> dict[str, FlagValue]:
@@ -173,22 +173,22 @@ KIND = EngineKind(
         Cause(
             b"is less than desired GPU memory utilization",
             "a device has less memory free than it may take",
-            "lower engine.memory_fraction, and look for other processes on the device",
+            "lower {section}.memory_fraction, and look for other processes on the device",
         ),
         Cause(
             b"No available memory for the cache blocks",
             "no memory is left for the key-value cache beside the weights",
-            "raise engine.memory_fraction, or serve with a larger tensor_parallel_size",
+            "raise {section}.memory_fraction, or serve with a larger tensor_parallel_size",
         ),
         Cause(
             b"is larger than the available KV cache memory",
             "the key-value cache does not hold one request of the full context",
-            "lower engine.context_length, or raise engine.memory_fraction",
+            "lower {section}.context_length, or raise {section}.memory_fraction",
         ),
         Cause(
             b"is greater than the derived max_model_len",
             "the context is longer than the model knows positions",
-            "lower engine.context_length",
+            "lower {section}.context_length",
         ),
         Cause(
             b"Tried to load weights of size",
@@ -209,7 +209,8 @@ KIND = EngineKind(
         Cause(
             b"died unexpectedly (exit code:",
             "a process that computes was killed or crashed",
-            f'{KILLED}; on a CPU, engine.dtype = "float32" avoids kernels that some processors refuse',
+            f'{KILLED}; on a CPU, dtype = "float32" ([engine] where it captures, [evaluation] where it is measured) avoids kernels '
+            "that some processors refuse",
         ),
         Cause(b"engine core exited unexpectedly", "the process that computes was killed or crashed", KILLED),
     ),

@@ -122,7 +122,7 @@ class Launch:
             if self.elapsed_s() > self.spec.engine.ready_timeout_s:
                 raise WorkFailed(
                     f"the engine was not ready after {self.spec.engine.ready_timeout_s:.0f} s (phase {self._phase})",
-                    hint="look at the log; raise engine.ready_timeout_s if it was still loading",
+                    hint=f"look at the log; raise {self.spec.section}.ready_timeout_s if it was still loading",
                 )
         if self.spec.capture is not None:
             self._check_capture(self.spec.capture)
@@ -135,7 +135,9 @@ class Launch:
             code = self.engine.exit_code()
             if code is not None:
                 # What it said on its way up did not keep it from serving.
-                message, hint = explain_death(code, self.engine.log_tail(self._read), self._kind.causes)
+                message, hint = explain_death(
+                    code, self.engine.log_tail(self._read), self._kind.causes, self.spec.section
+                )
                 raise Died(f"while it was serving, {message}", hint=hint)
             if self.elapsed_s() - noted_at > _NOTE_S:
                 self.engine.note_descendants()
@@ -152,7 +154,7 @@ class Launch:
         return self._kind.up in text
 
     def _fail(self, code: int | None) -> NoReturn:
-        message, hint = explain_death(code, self.engine.log_tail(0), self._kind.causes)
+        message, hint = explain_death(code, self.engine.log_tail(0), self._kind.causes, self.spec.section)
         raise WorkFailed(f"before it was ready, {message}", hint=hint)
 
     def _answers(self) -> bool:
@@ -208,6 +210,7 @@ def _check_drafter(spec: ServerSpec, model_config: dict[str, Any], job: JobConte
         context_length=spec.engine.context_length,
         speculation=drafter.speculation,
         engine=spec.engine.name,
+        section=spec.section,
         layer_ids=drafter.layer_ids,
         mapping=None if drafter.mapping is None else read_mapping(Path(drafter.mapping)),
     )
@@ -225,7 +228,7 @@ def _check_options(command: EngineCommand, kind: EngineKind, job: JobContext) ->
     known = read_options(command, kind, job.root / "engines")
     wrong = complaints(command.flags, known)
     if wrong:
-        raise Precondition(" ".join(wrong), hint="correct engine.flags in the run file")
+        raise Precondition(" ".join(wrong), hint=f"correct {command.section}.flags in the run file")
 
 
 def _clear(spool: Path) -> None:
