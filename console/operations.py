@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 import tomllib
 
-from console.config.hosts import HostConfig, load_hosts
+from console.config.hosts import HostConfig, hosts_file, load_hosts
 from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
@@ -93,7 +93,9 @@ async def find_host(name: str) -> HostConfig:
         return await demo.ensure_running(name.removeprefix(demo.PREFIX))
     if name not in hosts:
         known = ", ".join(sorted([EMBEDDED, *hosts]))
-        raise UsageError(f"there is no host named {name!r}; known hosts: {known}", hint="add it to roost.toml")
+        raise UsageError(
+            f"there is no host named {name!r}; known hosts: {known}", hint=f"add [hosts.{name}] to {hosts_file()}"
+        )
     return hosts[name]
 
 

@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -26,8 +27,18 @@ Set = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the run file, such as training.steps=20."),
 ]
+
+
+def finite(value: float | None) -> float | None:
+    """`value` where it is a number that time can have; for typer, which takes nan and inf as well."""
+    if value is not None and not (math.isfinite(value) and value >= 0):
+        raise typer.BadParameter(f"{value:g} is no number of seconds")
+    return value
+
+
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", help="Give up waiting after this many seconds (exit code 4).")
+    float | None,
+    typer.Option("--timeout", callback=finite, help="Give up waiting after this many seconds (exit code 4)."),
 ]
 
 ACTOR = "cli"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from console import operations, operations_recording, operations_telemetry
-from console.cli.options import ACTOR, Host, Json
+from console.cli.options import ACTOR, Host, Json, finite
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import state_words
 from console.errors import ConsoleError, UsageError
@@ -31,7 +31,7 @@ def record(
     ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many readings.")] = None,
     duration: Annotated[
-        float | None, typer.Option("--duration", metavar="SECONDS", min=0.0, help="End after so many seconds.")
+        float | None, typer.Option("--duration", metavar="SECONDS", callback=finite, help="End after so many seconds.")
     ] = None,
     since: Annotated[
         str | None,
@@ -91,7 +91,7 @@ async def _record(session: operations.Session, writer: RecordingWriter, wanted: 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `roost record` wrote.")],
     speed: Annotated[float, typer.Option("--speed", min=0.05, max=1000.0, help="2 is twice as fast as it was.")] = 1.0,
-    at: Annotated[float, typer.Option("--at", metavar="SECONDS", min=0.0, help="Begin so far into it.")] = 0.0,
+    at: Annotated[float, typer.Option("--at", metavar="SECONDS", callback=finite, help="Begin so far into it.")] = 0.0,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Show a recording on the screen as if it happened now; nothing can be changed in it. With --json: what is in it."""

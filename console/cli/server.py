@@ -11,7 +11,7 @@ import typer
 
 from console import operations, operations_server
 from console.cli.jobs import JobName, exit_code_of, follow_until_over, timed_out
-from console.cli.options import ACTOR, Host, Json, Set, Timeout
+from console.cli.options import ACTOR, Host, Json, Set, Timeout, finite
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import benchmark_lines, server_lines, server_plan_lines
@@ -175,7 +175,7 @@ def request(
         str | None, typer.Option("--data", "-d", metavar="JSON|@FILE", help="POST this JSON, or that of a file.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait for the answer.")
+        float, typer.Option("--timeout", callback=finite, help="Seconds to wait for the answer.")
     ] = operations_server.REQUEST_TIMEOUT_S,
     host: Host = operations.EMBEDDED,
     as_json: Json = False,  # noqa: FBT002

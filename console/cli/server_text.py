@@ -8,6 +8,7 @@ from console.state.settings import RECAPTURES, settings_words
 from console.state.units import UNKNOWN, format_duration
 from remote.protocol.benchmark import BenchmarkReport, Spread
 from remote.protocol.reports import RunPlan, ServerPlan
+from remote.protocol.run import SweepValue
 from remote.protocol.tuning import TrialPlan, TrialReport, TuningPlan, TuningReport
 
 
@@ -97,6 +98,8 @@ def tuning_plan_lines(plan: TuningPlan) -> list[str]:
         for number, one in enumerate(plan.rounds, 1)
     ]
     return [
+        *_swept(plan),
+        "",
         *aligned(rows),
         "",
         *rounds,
@@ -104,6 +107,20 @@ def tuning_plan_lines(plan: TuningPlan) -> list[str]:
         *([f"captures anew: {RECAPTURES}."] if any(map(_aside, plan.trials)) else []),
         *(f"problem: {one_line(problem)}" for problem in plan.problems),
     ]
+
+
+def _swept(plan: TuningPlan) -> list[str]:
+    """What is tried, with what the run file has from its preset."""
+    config = plan.run.tuning
+    if config is None:
+        return []
+    drafter = "with the drafter that the run trained" if config.drafter else "without a drafter"
+    keys = [f"sweeps {one_line(key)}: {_values(values)}" for key, values in config.sweep.items()]
+    return [f"serves {drafter}", *keys]
+
+
+def _values(values: Sequence[SweepValue]) -> str:
+    return one_line(", ".join(settings_words(value) if isinstance(value, dict) else str(value) for value in values))
 
 
 def _aside(trial: TrialPlan) -> str:

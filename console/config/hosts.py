@@ -1,6 +1,7 @@
 """The hosts of `roost.toml`: `[hosts.NAME]` with `address` and what differs from OpenSSH's own configuration."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import tomllib
@@ -31,16 +32,35 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[str, HostConfig] = {}
 
 
+def hosts_file() -> Path:
+    """Where the hosts are configured, whether it is there or not."""
+    return config_directory() / "roost.toml"
+
+
 def load_hosts() -> dict[str, HostConfig]:
     """The configured hosts by name; raises UsageError that names the file and the key."""
-    path = config_directory() / "roost.toml"
+    path = hosts_file()
+    document: dict[str, Any] = {}
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         hosts = msgspec.convert(document, _File).hosts
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path}: {error}", hint="every host needs [hosts.NAME] with an address") from error
+        raise UsageError(
+            f"{path}: {_in_words(error, document)}", hint="every host needs [hosts.NAME] with an address"
+        ) from error
     if RESERVED in hosts:
         raise UsageError(f"{path}: the name {RESERVED!r} is taken by the embedded host", hint="rename [hosts.embedded]")
     return {name: msgspec.structs.replace(host, name=name) for name, host in hosts.items()}
+
+
+def _in_words(error: Exception, document: dict[str, Any]) -> str:
+    """`error` with the host that it is about, whose name msgspec leaves out."""
+    hosts = document.get("hosts")
+    for name, table in hosts.items() if isinstance(hosts, dict) else ():
+        try:
+            msgspec.convert(table, HostConfig)
+        except msgspec.ValidationError as of_one:
+            return f"[hosts.{name}]: {of_one}"
+    return str(error)

@@ -105,7 +105,8 @@ class Channel:
                 )
                 raise ConnectionFailed(
                     f"no Python on the host can run Roost: {looked}",
-                    hint="`roost hosts check` shows every Python there; `roost hosts prepare` makes an environment for Roost",
+                    hint="`roost hosts check` shows every Python there; `roost hosts prepare` makes an environment "
+                    "for Roost, `roost embedded prepare` that of the embedded host",
                     retryable=False,
                 )
             case "error":

@@ -25,7 +25,9 @@ class RecordingWriter:
         try:
             self._file: BinaryIO = path.open("xb")
         except FileExistsError:
-            raise UsageError(f"{path} exists; a recording goes into a file of its own") from None
+            raise UsageError(
+                f"{path} exists; a recording goes into a file of its own", hint="name another file, or remove that one"
+            ) from None
         except OSError as error:
             raise UsageError(f"cannot write the recording {path}: {error.strerror}") from error
         self._compressed = gzip.GzipFile(fileobj=self._file, mode="wb") if path.suffix == ".gz" else None

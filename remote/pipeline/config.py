@@ -103,6 +103,7 @@ def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
 
 
 def _convert(table: dict[str, Any]) -> RunConfig:
+    _check_sweep(table)
     try:
         run = msgspec.convert(table, RunConfig)
     except msgspec.ValidationError as error:
@@ -122,6 +123,19 @@ def _unsayable(value: Any, key: str = "") -> tuple[str, str] | None:  # noqa: AN
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     named = ((each, f"{key}.{name}".lstrip(".")) for name, one in below for each in (name, one))
     return next((found for each, name in named if (found := _unsayable(each, name)) is not None), None)
+
+
+def _check_sweep(table: dict[str, Any]) -> None:
+    tuning = table.get("tuning")
+    sweep = tuning.get("sweep") if isinstance(tuning, dict) else None
+    for key, values in sweep.items() if isinstance(sweep, dict) else ():
+        if not isinstance(values, list):
+            inner = next(iter(values), "key") if isinstance(values, dict) else None
+            whole = key if inner is None else f"{key}.{inner}"
+            raise UsageError(
+                f"tuning.sweep.{key} is no list of values to try",
+                hint=f'Write the whole key in quotes, with a list: [tuning.sweep] "{whole}" = [1, 2]',
+            )
 
 
 _OWN_FLAGS = ("host", "port", "uds", "model", "model-path", "model_path")

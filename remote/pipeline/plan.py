@@ -209,12 +209,13 @@ def _sizes(run: RunConfig, surveyed: Survey) -> dict[StageName, tuple[int, str]]
     return sizes
 
 
-def _command(spec: Spec, python: str) -> "EngineCommand | launch.LaunchPlan":
+def _command(spec: Spec, python: str) -> "EngineCommand | launch.LaunchPlan | None":
     """The job's command; for a server that of its engine, with port 0 for the one that it will pick."""
     if isinstance(spec, ServerSpec):
         # An input that is missing or wrong is among the problems already.
         with suppress(Precondition):
             return engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+        return None
     return launch.plan(spec, python)
 
 

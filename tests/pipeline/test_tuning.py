@@ -107,6 +107,19 @@ def test_only_how_a_server_serves_is_swept(plan, key: str) -> None:
         plan(f'[tuning]\nprompts = 2\n[tuning.sweep]\n"{key}" = ["a", "b"]\n')
 
 
+@pytest.mark.parametrize(
+    ("sweep", "whole"),
+    [
+        ("[tuning.sweep.engine]\nmemory_fraction = [0.5]", "engine.memory_fraction"),
+        ("[tuning.sweep]\nname = 3", "name"),
+    ],
+)
+def test_a_sweep_that_is_written_otherwise_is_told_how(plan, sweep: str, whole: str) -> None:
+    with pytest.raises(UsageError, match=r"tuning\.sweep\.(engine|name) is no list") as error:
+        plan(f"[tuning]\nprompts = 2\n{sweep}\n")
+    assert f'"{whole}" = [' in (error.value.info.hint or "")
+
+
 def test_a_run_that_serves_with_another_engine_sweeps_that_one(plan, document: str) -> None:
     serving = '[serving]\ndevice = "cpu"\n'
     with pytest.raises(UsageError, match=r"\[serving\] says how this run serves") as error:
