@@ -87,7 +87,7 @@ def test_the_bytes_are_those_of_the_tensors(plan: Plan):
         32 * 64,
         4 * 64,
     )
-    assert stage(found, "training").bytes_needed == (fc + attention + mlp + head + norms) * (3 * 12 + 4)
+    assert stage(found, "training").bytes_needed == (fc + attention + mlp + head + norms) * (4 * 12 + 4)
     assert found.bytes_needed == sum(stage.bytes_needed or 0 for stage in found.stages)
     assert found.bytes_free > found.bytes_needed
 
