@@ -23,12 +23,13 @@ from console.config.hosts import HostConfig
 from console.state.link import Closed, Up
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
-from remote.protocol.progress import ProgressRecord, ServerReady
+from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
 from remote.protocol.requests import (
     GetJob,
     JobList,
     JobReply,
     ListJobs,
+    PlanExtraction,
     PlanServer,
     PlanTuning,
     ProgressPage,
@@ -62,6 +63,8 @@ class PlayedHost:
         self.asked: list = []
         self.started_as = JOB.state
         self.server_events: list = [next(event for event in EVENTS if isinstance(event, ServerReady))]
+        self.started_result = JOB.result
+        self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
@@ -80,7 +83,11 @@ class PlayedHost:
             case ReadVerdict():
                 return VERDICT
             case StartJob(job_id=job_id, spec=spec):
-                self.jobs.append(msgspec.structs.replace(JOB, job_id=job_id, spec=spec, state=self.started_as))
+                self.jobs.append(
+                    msgspec.structs.replace(
+                        JOB, job_id=job_id, spec=spec, state=self.started_as, result=self.started_result
+                    )
+                )
                 return JobReply(job=self.jobs[-1])
             case ReadProgress(after_seq=seen):
                 records = [
@@ -91,6 +98,8 @@ class PlayedHost:
                 return self.tuning_plan
             case ReadTuning():
                 return self.tuning_report
+            case PlanExtraction():
+                return self.planned
             case PlanServer():
                 return SERVER_PLAN
             case ReadBenchmark():

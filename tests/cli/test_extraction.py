@@ -1,0 +1,91 @@
+"""`roost extraction`: what it asks the host for, what it prints, and how it ends."""
+
+import json
+
+import msgspec
+import pytest
+from protocol_samples import EVENTS, JOB
+
+from remote.protocol.jobs import Finished, JobResult
+from remote.protocol.progress import ExtractionPlanned
+from remote.protocol.requests import StartJob
+from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreVerificationSpec
+
+PLANNED = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
+ENDED = Finished(started_at=1.0, ended_at=2.0, outcome="succeeded", exit_code=0, signal=None, reason="done")
+
+
+def started(played_host) -> object:
+    """The spec of the one job that was asked for."""
+    (request,) = [request for request in played_host.asked if isinstance(request, StartJob)]
+    return request.spec
+
+
+@pytest.fixture(autouse=True)
+def _quick(played_host) -> None:
+    played_host.started_as = ENDED
+    played_host.planned = msgspec.structs.replace(PLANNED, bytes_free=PLANNED.bytes_needed, inodes_free=None)
+
+
+def test_a_plan_says_the_bytes_and_shows_a_sample(played_host, roost) -> None:
+    told = roost("extraction", "plan", "embedded")
+    assert told.exit_code == 0
+    assert PLANNED.sample_id in told.stdout
+    document = json.loads(roost("extraction", "plan", "embedded", "--json").stdout)
+    assert document["extraction_plan"]["bytes_total"] == PLANNED.bytes_total
+
+
+def test_a_plan_without_room_is_an_unmet_precondition(played_host, roost) -> None:
+    played_host.planned = msgspec.structs.replace(played_host.planned, bytes_free=PLANNED.bytes_needed - 1)
+    told = roost("extraction", "plan", "embedded")
+    assert told.exit_code == 5
+    assert "it does not fit" in told.stdout
+
+
+def test_a_whole_store_is_verified_unless_a_number_is_given(played_host, roost) -> None:
+    assert roost("extraction", "verify", "runs/a/store").exit_code == 0
+    assert started(played_host) == StoreVerificationSpec(store="runs/a/store", samples=None, seed=0, recapture=None)
+
+
+def test_a_damaged_store_ends_with_5(played_host, roost) -> None:
+    reason = "shard-00000.safetensors has another hash"
+    played_host.started_as = msgspec.structs.replace(ENDED, outcome="failed", exit_code=5, reason=reason)
+    told = roost("extraction", "verify", "runs/a/store", "--samples", "3", "--seed", "7", "--json")
+    assert told.exit_code == 5
+    assert json.loads(told.stdout)["verification"]["job"]["state"]["reason"] == reason
+    spec = started(played_host)
+    assert isinstance(spec, StoreVerificationSpec)
+    assert (spec.samples, spec.seed) == (3, 7)
+
+
+def test_samples_are_captured_again_only_by_a_server_that_captures(played_host, roost) -> None:
+    played_host.jobs = [JOB]
+    told = roost("extraction", "verify", "runs/a/store", "--server", JOB.job_id)
+    assert told.exit_code == 5
+    assert not any(isinstance(request, StartJob) for request in played_host.asked)
+
+
+def test_an_export_and_its_figures(played_host, roost) -> None:
+    played_host.started_result = JobResult(outputs=[], summary={"samples": 12})
+    told = roost("extraction", "export", "speculators", "runs/a/store", "theirs")
+    assert told.exit_code == 0
+    assert "12" in told.stdout
+    assert started(played_host) == StoreExportSpec(layout="speculators", store="runs/a/store", directory="theirs")
+
+
+def test_an_import_names_the_target_and_its_layers(played_host, roost) -> None:
+    arguments = ("extraction", "import", "specforge", "theirs", "runs/a/store", "--model", "models/m")
+    assert roost(*arguments, "--layer-ids", "2,15,27").exit_code == 0
+    spec = StoreImportSpec(
+        layout="specforge", directory="theirs", store="runs/a/store", target_model="models/m", layer_ids=[2, 15, 27]
+    )
+    assert started(played_host) == spec
+
+
+@pytest.mark.parametrize("ids", ["2,x", "2,-1", "", "2;3"])
+def test_layer_ids_that_are_none_are_a_usage_error(played_host, roost, ids: str) -> None:
+    arguments = ("extraction", "import", "specforge", "theirs", "runs/a/store", "--model", "m", "--layer-ids", ids)
+    told = roost(*arguments)
+    assert told.exit_code == 2
+    assert "2,15,27" in told.stderr
+    assert not played_host.asked
