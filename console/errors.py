@@ -15,6 +15,9 @@ from msgspec import structs
 from console.state.sanitize import sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
 
+_DEFAULT_HOST = "embedded"
+_WITHOUT_HOST = ("hosts", "embedded", "demo", "replay", "spec")
+"""Verbs that name their host otherwise, or have none."""
 _OWN = re.compile(r"roost(?: [\w./:=@+-]+)*\Z")
 
 
@@ -28,6 +31,14 @@ class ConsoleError(Exception):
         texts = {"message": info.message, "hint": info.hint, "next_command": info.next_command}
         self.info = structs.replace(info, **{name: text and sanitize(text) for name, text in texts.items()})
         super().__init__(self.info.message)
+
+    def name_host(self, name: str) -> None:
+        """Make the next command one that reaches the same host."""
+        command = self.info.next_command
+        if name == _DEFAULT_HOST or command is None or "--host" in command or not _OWN.match(command):
+            return
+        if command.split()[1] not in _WITHOUT_HOST:
+            self.info = structs.replace(self.info, next_command=f"{command} --host {name}")
 
 
 class UsageError(ConsoleError):

@@ -80,8 +80,12 @@ _R = TypeVar("_R")
 @asynccontextmanager
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
-    async with HostLink(await find_host(name), actor=actor, locate=lambda: find_host(name)) as session:
-        yield session
+    try:
+        async with HostLink(await find_host(name), actor=actor, locate=lambda: find_host(name)) as session:
+            yield session
+    except ConsoleError as error:
+        error.name_host(name)
+        raise
 
 
 async def find_host(name: str) -> HostConfig:

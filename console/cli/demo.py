@@ -7,6 +7,7 @@ import typer
 from console import operations, operations_demo
 from console.cli.options import Json
 from console.cli.output import execute, print_document, print_text
+from console.documents import DemoHost
 
 LIST = "list"
 
@@ -29,7 +30,7 @@ def demo(
     if name:
         host = execute(operations_demo.start_demo(name), as_json=as_json).name
     if as_json:
-        print_document("demo", {"host": host, "scenario": name or None})
+        print_document("demo", DemoHost(host=host, scenario=name or None))
         return
     from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 

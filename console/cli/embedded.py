@@ -1,12 +1,12 @@
 """`roost embedded`."""
 
-import typer
-
 from console import operations, operations_demo
 from console.cli.options import Json
 from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.verbs import Verbs
+from console.documents import EmbeddedHost
 
-app = typer.Typer(
+app = Verbs(
     help="The embedded host: this machine behind a loopback SSH server, with a real engine on the CPU.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -22,7 +22,7 @@ def prepare(as_json: Json = False) -> None:  # noqa: FBT002
 
     execute(work(), as_json=as_json)
     if as_json:
-        print_document("embedded", {"prepared": True})
+        print_document("embedded", EmbeddedHost(prepared=True))
     else:
         print_text("the embedded host is ready")
 
@@ -36,7 +36,7 @@ def stop(as_json: Json = False) -> None:  # noqa: FBT002
 
     stopped, demos = execute(work(), as_json=as_json)
     if as_json:
-        print_document("embedded", {"stopped": stopped, "demo_hosts": demos})
+        print_document("embedded", EmbeddedHost(stopped=stopped, demo_hosts=demos))
         return
     print_text("stopped; its jobs go on" if stopped else "the embedded host was not running")
     for name in demos:

@@ -10,14 +10,14 @@ from console.cli.options import ACTOR, Host, Json, Set
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.text import extraction_plan_lines, state_words
+from console.cli.verbs import Verbs
+from console.documents import JobOutcome
 from console.errors import UsageError
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreLayout
 
-app = typer.Typer(
-    help="Stores of hidden states: plan, verify, export, import.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Stores of hidden states: plan, verify, export, import.", no_args_is_help=True, rich_markup_mode=None)
 
 Store = Annotated[
     str, typer.Argument(metavar="STORE", help="A store's directory on the host, such as runs/NAME/store.")
@@ -66,6 +66,8 @@ def verify(
     """
 
     async def work() -> Job:
+        if not store:
+            raise UsageError("a store needs a name", hint="such as runs/NAME/store")
         async with operations.open_host(host, actor=ACTOR) as session:
             job = await operations_server.start_verification(
                 session, store, samples=samples, recaptured=recapture, server_job_id=server, seed=seed
@@ -73,14 +75,12 @@ def verify(
             narrate(f"started {job.job_id} on {host}")
             return await follow_until_over(session, job.job_id, timeout_s=None)
 
-    if not store:
-        raise UsageError("a store needs a name", hint="such as runs/NAME/store")
     _end("verification", execute(work(), as_json=as_json), as_json=as_json)
 
 
 def _end(name: str, job: Job, *, as_json: bool) -> NoReturn:
     if as_json:
-        print_document(name, {"job": job})
+        print_document(name, JobOutcome(job=job))
     else:
         print_text(f"{job.job_id}: {state_words(job.state)}")
         if job.result is not None:

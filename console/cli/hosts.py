@@ -1,6 +1,5 @@
 """`roost hosts`."""
 
-import sys
 from typing import Annotated
 
 import msgspec
@@ -8,14 +7,17 @@ import typer
 
 from console import operations
 from console.cli.host_text import host_check_lines
+from console.cli.manners import agreed
 from console.cli.options import Json
 from console.cli.output import EXIT_CODES, execute, narrate, print_document, print_text
+from console.cli.verbs import Verbs
 from console.config.hosts import HostConfig
+from console.documents import CheckedHost, TrustedKey
 from console.errors import ConfirmationNeeded
 from console.operations import EnvironmentPlan
 from remote.protocol.errors import ErrorCode
 
-app = typer.Typer(help="The hosts of roost.toml.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="The hosts of roost.toml.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list", short_help="List the configured hosts.")
@@ -42,7 +44,7 @@ def check_host(
     """Look at a host without changing it: login, every Python and what it lacks, the disk, the machine."""
     found = execute(operations.check_host(name), as_json=as_json)
     if as_json:
-        print_document("check", {**msgspec.to_builtins(found), "usable": found.usable})
+        print_document("check", CheckedHost(**msgspec.structs.asdict(found), usable=found.usable))
     else:
         print_text("\n".join(host_check_lines(found)))
     raise typer.Exit(0 if found.usable else EXIT_CODES[ErrorCode.PRECONDITION])
@@ -64,7 +66,7 @@ def prepare(
             return None
         for command in plan.commands():
             narrate(f"  {command}")
-        if confirm != name and not _confirmed(name):
+        if confirm != name and not agreed(f"Do this on {name}?"):
             raise ConfirmationNeeded(
                 f"preparing {name} needs a confirmation", next_command=f"roost hosts prepare {name} --confirm {name}"
             )
@@ -80,10 +82,6 @@ def prepare(
         print_text(f"{plan.environment} is ready")
 
 
-def _confirmed(name: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(f"Do this on {name}?", default=False, err=True)
-
-
 @app.command(short_help="Accept a host's key by its fingerprint.")
 def trust(
     name: Annotated[str, typer.Argument(metavar="HOST", help="The host, as roost.toml names it.")],
@@ -95,6 +93,6 @@ def trust(
     """Accept the key of a host, or of the first unknown one on the way to it, after comparing its fingerprint."""
     whose = execute(operations.trust_host(name, fingerprint), as_json=as_json)
     if as_json:
-        print_document("trusted", {"host": name, "key_of": whose, "fingerprint": fingerprint})
+        print_document("trusted", TrustedKey(host=name, key_of=whose, fingerprint=fingerprint))
     else:
         print_text(f"the key {fingerprint} of {whose} is trusted from now on")

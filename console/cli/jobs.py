@@ -1,7 +1,5 @@
 """`roost status`, `wait`, `stop`, `jobs` and `logs`."""
 
-import asyncio
-import sys
 import time
 from contextlib import aclosing
 from typing import Annotated
@@ -10,12 +8,13 @@ import typer
 
 from console import operations
 from console.cli.log_output import LogOutput
+from console.cli.manners import agreed
 from console.cli.options import ACTOR, Host, Json, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import job_lines, job_table, progress_line, state_words
-from console.errors import ConfirmationNeeded, ConsoleError
-from console.state.link import Lost, Up
-from remote.protocol.errors import ErrorCode, ErrorInfo
+from console.errors import ConfirmationNeeded
+from console.operations_waiting import Until, wait_for_job
+from console.state.link import LinkState, Lost, Up
 from remote.protocol.frames import LogData, LogTruncated
 from remote.protocol.jobs import Finished, Job, is_over
 from remote.protocol.progress import ProgressRecord, StageChanged
@@ -40,54 +39,35 @@ def exit_code_of(job: Job) -> int:
 
 async def follow_until_over(session: operations.Session, job_id: str, *, timeout_s: float | None) -> Job:
     """Narrate a job's progress until it is over; raises a ConsoleError with code `timeout`, the job goes on."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await _follow(session, job_id)
-    except TimeoutError:
-        raise timed_out(f"{job_id} was not over", job_id, timeout_s) from None
+    job = await wait_for_job(session, job_id, timeout_s=timeout_s, tell=Narrator())
+    narrate(f"{job_id}: {state_words(job.state)}")
+    return job
 
 
-def timed_out(what: str, job_id: str, timeout_s: float | None) -> ConsoleError:
-    """The error of a wait that took too long, with code `timeout`; the job itself goes on."""
-    return ConsoleError(
-        ErrorInfo(
-            code=ErrorCode.TIMEOUT,
-            message=f"{what} after {timeout_s:g} s; it goes on on the host",
-            retryable=True,
-            next_command=f"roost wait {job_id}",
-        )
-    )
+class Narrator:
+    """Says on stderr how a job goes: changes of the link, and progress, the same topic not too often."""
 
+    def __init__(self) -> None:
+        self._is_lost = False
+        self._narrated: tuple[object, float] = (None, 0.0)
 
-async def _follow(session: operations.Session, job_id: str) -> Job:
-    latest: Job | None = None
-    lost = False
-    narrated: tuple[object, float] = (None, 0.0)
-    async with aclosing(operations.follow_job(session, job_id)) as events:
-        async for event in events:
-            match event:
-                case Job():
-                    latest = event
-                case ProgressRecord():
-                    topic = _topic(event)
-                    if topic != narrated[0] or time.monotonic() - narrated[1] >= NARRATION_INTERVAL_S:
-                        narrate(progress_line(event))
-                        narrated = (topic, time.monotonic())
-                case Lost(reason=reason):
-                    if not lost:
-                        narrate(f"link lost ({reason}); reconnecting, the job goes on")
-                    lost = True
-                case Up() if lost:
-                    lost = False
-                    narrate("link is up again")
-                case _:
-                    pass
-    if latest is None or not is_over(latest.state):
-        raise ConsoleError(
-            ErrorInfo(code=ErrorCode.CONNECTION, message=f"the link closed before {job_id} was over", retryable=True)
-        )
-    narrate(f"{job_id}: {state_words(latest.state)}")
-    return latest
+    def __call__(self, event: Job | ProgressRecord | LinkState) -> None:
+        """Say what there is to say of one event."""
+        match event:
+            case ProgressRecord():
+                topic = _topic(event)
+                if topic != self._narrated[0] or time.monotonic() - self._narrated[1] >= NARRATION_INTERVAL_S:
+                    narrate(progress_line(event))
+                    self._narrated = (topic, time.monotonic())
+            case Lost(reason=reason):
+                if not self._is_lost:
+                    narrate(f"link lost ({reason}); reconnecting, the job goes on")
+                self._is_lost = True
+            case Up() if self._is_lost:
+                self._is_lost = False
+                narrate("link is up again")
+            case _:
+                pass
 
 
 def _topic(record: ProgressRecord) -> object:
@@ -109,19 +89,36 @@ def status(job_id: JobName, host: Host = operations.EMBEDDED, as_json: Json = Fa
         print_text("\n".join(job_lines(job)))
 
 
-def wait(job_id: JobName, host: Host = operations.EMBEDDED, timeout: Timeout = None, as_json: Json = False) -> None:  # noqa: FBT002
-    """Wait until a job is over; the exit code says how it ended."""
+def wait(
+    job_id: JobName,
+    host: Host = operations.EMBEDDED,
+    until: Annotated[
+        Until,
+        typer.Option(
+            "--until",
+            metavar="STATE",
+            help="starting, running, ready (a server that answers), paused, stalled, stopping or over.",
+        ),
+    ] = "over",
+    timeout: Timeout = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Wait until a job is over, or in a state; the exit code says how it ended, 4 that the time was up and it goes on.
+
+    Exit 5 when it is over without having been in that state.
+    """
 
     async def work() -> Job:
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await follow_until_over(session, job_id, timeout_s=timeout)
+            return await wait_for_job(session, job_id, until=until, timeout_s=timeout, tell=Narrator())
 
     job = execute(work(), as_json=as_json)
     if as_json:
         print_document("job", job)
     else:
         print_text("\n".join(job_lines(job)))
-    raise typer.Exit(exit_code_of(job))
+    if until == "over":
+        raise typer.Exit(exit_code_of(job))
 
 
 def stop(
@@ -140,7 +137,7 @@ def stop(
     """Stop a job and the jobs that it started; asks first."""
 
     async def work() -> Job:
-        if confirm != job_id and not _confirmed(job_id, host):
+        if confirm != job_id and not agreed(f"Stop {job_id} on {host}?"):
             raise ConfirmationNeeded(
                 f"stopping {job_id} on {host} needs a confirmation",
                 next_command=f"roost stop {job_id} --host {host} --confirm {job_id}",
@@ -153,10 +150,6 @@ def stop(
         print_document("job", job)
     else:
         print_text(f"{job.job_id}: {state_words(job.state)}")
-
-
-def _confirmed(job_id: str, host: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(f"Stop {job_id} on {host}?", default=False, err=True)
 
 
 def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002

@@ -4,8 +4,9 @@ import os
 import sys
 
 from console.cli.output import print_document, print_record
+from console.documents import log_text
 from console.state.log_text import LogText
-from console.state.sanitize import sanitize_log, without_colors
+from console.state.sanitize import without_colors
 from remote.protocol.requests import LogPage
 
 _RESET = "\x1b[0m"
@@ -24,14 +25,7 @@ class LogOutput:
     def print_page(self, page: LogPage) -> None:
         """Print the next bytes."""
         if self._as_json:
-            document = {
-                "job_id": page.job_id,
-                "offset": page.offset,
-                "next_cursor": page.offset + len(page.data),
-                "start": page.start,
-                "size": page.size,
-                "text": sanitize_log(page.data.decode(errors="replace")),
-            }
+            document = log_text(page, goes_on=self._stream)
             (print_record if self._stream else print_document)("log", document)
         else:
             self._write(self._text.feed(page.data))

@@ -23,8 +23,11 @@ from console.cli import (
     vocabulary,
 )
 from console.cli.options import Host, is_host_given, takes_a_host
+from console.cli.spec import spec
+from console.cli.verbs import Root, Verbs
 
-app = typer.Typer(
+app = Verbs(
+    cls=Root,
     name="roost",
     help="Train EAGLE-3 drafters on a GPU host: serve, extract, build the vocabulary, train, measure. "
     "Without a verb it opens the screen.",
@@ -48,6 +51,7 @@ app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engin
 app.command("demo", short_help="Open the screen on this machine, with played GPUs if wanted.")(demo.demo)
 app.command("record", short_help="Record a host into a file.")(record.record)
 app.command("replay", short_help="Show a recording on the screen, or what is in it.")(record.replay)
+app.command("spec", short_help="Print the contract for programs, with JSON Schemas.")(spec)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
@@ -80,4 +84,4 @@ def screen(
 
 def main() -> None:
     """Entry point of the `roost` command."""
-    app()
+    app(prog_name="roost")

@@ -14,12 +14,11 @@ import msgspec
 import typer
 
 from console import operations
+from console.cli.manners import chosen_fields, may_ask
+from console.documents import SCHEMA_VERSION, select
 from console.errors import ConsoleError
 from console.state.sanitize import escape_controls, sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
-
-SCHEMA_VERSION = 1
-"""Raised when a document changes in a way that would break a reader."""
 
 EXIT_CODES = {
     ErrorCode.FAILED: 1,
@@ -38,16 +37,22 @@ EXIT_INTERRUPTED = 130
 _T = TypeVar("_T")
 
 
+def _document(kind: str, payload: Any) -> bytes:  # noqa: ANN401 - whatever msgspec encodes
+    fields = None if kind == "error" else chosen_fields()
+    shown = payload if fields is None else select(msgspec.to_builtins(payload), fields)
+    return msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: shown})
+
+
 def print_document(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
-    """One JSON document: `{"schema_version": 1, "<kind>": payload}`."""
-    document = msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload})
+    """One JSON document: `{"schema_version": 1, "<kind>": payload}`, with the fields that were asked for."""
+    document = _document(kind, payload)
     sys.stdout.write(escape_controls(msgspec.json.format(document, indent=2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_record(kind: str, payload: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
     """One line of an NDJSON stream."""
-    line = msgspec.json.encode({"schema_version": SCHEMA_VERSION, kind: payload}).decode()
+    line = _document(kind, payload).decode()
     sys.stdout.write(escape_controls(line) + "\n")
     sys.stdout.flush()
 
@@ -83,7 +88,7 @@ async def _ask_on_the_terminal(question: str) -> str | None:
 
 def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:
     """Run an operation; errors become their message and exit code, Ctrl-C becomes 130."""
-    if not as_json and sys.stdin.isatty() and sys.stderr.isatty():
+    if may_ask() and sys.stderr.isatty():
         operations.ask_passphrases_with(_ask_on_the_terminal)
     operations.report_beginnings_with(narrate)
     try:

@@ -9,6 +9,7 @@ from console.cli.jobs import exit_code_of, follow_until_over
 from console.cli.options import ACTOR, Host, Json, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import plan_lines, verdict_lines
+from console.documents import StartedRun
 from console.errors import ConsoleError, UsageError
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.reports import RunPlan, VerdictReport
@@ -74,7 +75,7 @@ def run(
         raise typer.BadParameter("--require needs --wait")
     job, verdict = execute(work(), as_json=as_json)
     if as_json:
-        print_document("run", {"job": job, "verdict": verdict})
+        print_document("run", StartedRun(job=job, verdict=verdict))
     elif verdict is not None:
         print_text("\n".join(verdict_lines(verdict)))
     else:

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from console import operations
+from console.cli.manners import agreed, may_ask
 from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.verbs import Verbs
 from console.errors import ConfirmationNeeded, UsageError
 from remote.protocol.secrets import Secret, SecretList
 from remote.redaction import SECRET_NAME, is_secret_value
 
-app = typer.Typer(
+app = Verbs(
     help="Tokens for the jobs of a host (HF_TOKEN, WANDB_API_KEY): kept in its memory, given to jobs, covered in what they write.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -71,7 +73,7 @@ def remove(
 
     async def work() -> SecretList:
         _require_name(name)
-        if confirm != name and not _confirmed(name, host):
+        if confirm != name and not agreed(f"Remove {name} from {host}?"):
             raise ConfirmationNeeded(
                 f"removing {name} from {host} needs a confirmation",
                 next_command=f"roost secrets remove {name} --host {host} --confirm {name}",
@@ -80,10 +82,6 @@ def remove(
             return await operations.remove_secret(session, name)
 
     _print(execute(work(), as_json=as_json), host, as_json=as_json)
-
-
-def _confirmed(name: str, host: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(f"Remove {name} from {host}?", default=False, err=True)
 
 
 def _require_name(name: str) -> None:
@@ -96,7 +94,7 @@ def _require_name(name: str) -> None:
 
 
 def _read_value(name: str) -> str:
-    if sys.stdin.isatty():
+    if may_ask():
         value = getpass.getpass(f"{name} (not shown): ", stream=sys.stderr)
     else:
         value = sys.stdin.buffer.read(1 << 20).decode("utf-8", errors="replace").removesuffix("\n").removesuffix("\r")

@@ -10,14 +10,17 @@ import msgspec
 import typer
 
 from console import operations, operations_server
-from console.cli.jobs import JobName, exit_code_of, follow_until_over, timed_out
+from console.cli.jobs import JobName, exit_code_of, follow_until_over
 from console.cli.options import ACTOR, Host, Json, Set, Timeout, finite
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import benchmark_lines, server_lines, server_plan_lines
 from console.cli.tuning import tune, tuning
+from console.cli.verbs import Verbs
+from console.documents import HttpAnswer, ServerCommands, StartedBenchmark, StartedServer
 from console.errors import UsageError
 from console.link.engine_http import HttpReply
+from console.operations_waiting import timed_out
 from console.state.sanitize import sanitize
 from console.state.units import format_duration
 from remote.protocol.benchmark import BenchmarkReport
@@ -26,7 +29,7 @@ from remote.protocol.progress import ServerReady
 from remote.protocol.reports import RunPlan, ServerPlan
 from remote.protocol.run import BenchmarkConfig
 
-app = typer.Typer(
+app = Verbs(
     help="Inference servers: their exact commands, start one, measure it, tune it, ask it.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -45,7 +48,7 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
     found = execute(work(), as_json=as_json)
     if as_json:
         servers = [stage for stage in found.stages if stage.stage in ("server", "serving")]
-        print_document("server_plan", {"servers": servers, "problems": found.problems})
+        print_document("server_plan", ServerCommands(servers=servers, problems=found.problems))
     else:
         print_text("\n".join(server_lines(found)))
     if found.problems:
@@ -80,7 +83,7 @@ def start(
 
     found, job, ready = execute(work(), as_json=as_json)
     if as_json:
-        print_document("server", {"plan": found, "job": job, "ready": ready})
+        print_document("server", StartedServer(plan=found, job=job, ready=ready))
     elif job is None:
         print_text("\n".join(server_plan_lines(found)))
     else:
@@ -141,7 +144,7 @@ def bench(
 
     job, report = execute(work(), as_json=as_json)
     if as_json:
-        print_document("benchmark", {"job": job, "report": report})
+        print_document("benchmark", StartedBenchmark(job=job, report=report))
     else:
         print_text("\n".join(benchmark_lines(report)) if report else job.job_id)
     if wait:
@@ -209,7 +212,7 @@ def _print(reply: HttpReply, *, as_json: bool) -> None:
     text = reply.body.decode(errors="replace")
     if as_json:
         body = _parsed(text) if "json" in reply.content_type else text
-        print_document("reply", {"status": reply.status, "content_type": reply.content_type, "body": body})
+        print_document("reply", HttpAnswer(status=reply.status, content_type=reply.content_type, body=body))
     elif sys.stdout.isatty():
         sys.stdout.write(sanitize(text) + ("" if text.endswith("\n") else "\n"))
     else:

@@ -1,6 +1,5 @@
 """`roost storage`."""
 
-import sys
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -8,16 +7,19 @@ import typer
 
 from console import operations
 from console.cli.jobs import exit_code_of, follow_until_over
+from console.cli.manners import agreed
 from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.storage_text import plan_lines, report_lines, trash_lines
 from console.cli.text import state_words
+from console.cli.verbs import Verbs
+from console.documents import Reclaimed
 from console.errors import ConfirmationNeeded, ConsoleError, UsageError
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
 
-app = typer.Typer(
+app = Verbs(
     help="What lies on a host's disks, and freeing them: reclaim (into the trash), restore, purge (for good).",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -79,7 +81,7 @@ def reclaim(
 
     plan, trash = execute(work(), as_json=as_json)
     if as_json:
-        print_document("reclaim", {"plan": plan, "trash": trash, "done": not dry_run})
+        print_document("reclaim", Reclaimed(plan=plan, trash=trash, done=not dry_run))
     elif not dry_run:
         print_text("\n".join(trash_lines(trash)))
         narrate(f"The space is free once the trash is purged: roost storage purge --all --host {host}")
@@ -103,8 +105,7 @@ def _agreed(paths: list[str], confirm: str | None, host: str) -> bool:
         if {confirm} != names:
             raise UsageError(f"--confirm {confirm} is not the name of what would go: {', '.join(sorted(names))}")
         return True
-    question = f"Move it to the trash of {host}?"
-    return sys.stdin.isatty() and typer.confirm(question, default=False, err=True)
+    return agreed(f"Move it to the trash of {host}?")
 
 
 @app.command(short_help="Put an entry of the trash back.")
@@ -145,7 +146,7 @@ def purge(
             if not chosen:
                 return None
             narrate("\n".join(trash_lines(chosen)))
-            if confirm != host and not _agreed_to_purge(host):
+            if confirm != host and not agreed(f"Delete this on {host} for good?"):
                 raise ConfirmationNeeded(
                     f"purging {len(chosen)} entries of the trash of {host} needs a confirmation: they are gone then",
                     next_command=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
@@ -159,10 +160,6 @@ def purge(
     else:
         print_text("the trash is empty" if job is None else f"{job.job_id}: {state_words(job.state)}")
     raise typer.Exit(0 if job is None else exit_code_of(job))
-
-
-def _agreed_to_purge(host: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(f"Delete this on {host} for good?", default=False, err=True)
 
 
 def _choose(trash: list[TrashEntry], names: list[str], *, everything: bool) -> list[TrashEntry]:

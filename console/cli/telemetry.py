@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-import msgspec
 import typer
 
 from console import operations, operations_telemetry
 from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, print_document, print_record, print_text
 from console.cli.telemetry_text import gap_line, history_line, telemetry_lines, topology_lines
+from console.documents import with_ages
 from console.errors import HostError, UsageError
 from console.state.link import Closed
 from console.state.moments import Ago, leaves_gap, moment_on, parse_moment
@@ -197,21 +197,3 @@ async def _show_prometheus(session: operations.Session) -> None:
     sample = await operations_telemetry.read_telemetry(session)
     past = await operations_telemetry.read_past_events(session, sample.sampled_at)
     print_text(exposition(sample, operations_telemetry.host_name_of(session), past).rstrip("\n"))
-
-
-def with_ages(sample: TelemetrySample, now: float) -> dict[str, Any]:
-    """The sample for JSON: beside every `sampled_at` its age in seconds at `now`, the host's clock."""
-    return _aged(msgspec.to_builtins(sample), now)
-
-
-def _aged(value: Any, now: float) -> Any:  # noqa: ANN401 - whatever JSON holds
-    if isinstance(value, list):
-        return [_aged(item, now) for item in value]
-    if not isinstance(value, dict):
-        return value
-    aged: dict[str, Any] = {}
-    for key, item in value.items():
-        aged[key] = _aged(item, now)
-        if key == "sampled_at":
-            aged["age_s"] = None if item is None else round(max(0.0, now - item), 3)
-    return aged

@@ -12,6 +12,7 @@ from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import tuning_lines, tuning_plan_lines
 from console.config.run_file import obstacle_to_writing
+from console.documents import StartedTuning
 from console.state.settings import RECAPTURES, settings_words
 from remote.protocol.jobs import Job
 from remote.protocol.tuning import TuningPlan, TuningReport
@@ -53,7 +54,7 @@ def tune(
 
     found, job, report = execute(work(), as_json=as_json)
     if as_json:
-        print_document("tuning", {"plan": found, "job": job, "report": report})
+        print_document("tuning", StartedTuning(plan=found, job=job, report=report))
     elif job is None:
         print_text("\n".join(tuning_plan_lines(found)))
     else:

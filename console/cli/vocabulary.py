@@ -9,10 +9,12 @@ from console.cli.jobs import exit_code_of, follow_until_over
 from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, print_document, print_text
 from console.cli.text import mapping_lines, state_words
+from console.cli.verbs import Verbs
+from console.documents import CopiedMapping
 from remote.protocol.jobs import Job
 from remote.protocol.reports import MappingReport
 
-app = typer.Typer(help="Draft-vocabulary mappings: validate and copy.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="Draft-vocabulary mappings: validate and copy.", no_args_is_help=True, rich_markup_mode=None)
 
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="A mapping directory on the host.")]
 
@@ -53,7 +55,7 @@ def copy(
 
     job, report = execute(work(), as_json=as_json)
     if as_json:
-        print_document("copy", {"job": job, "mapping": report})
+        print_document("copy", CopiedMapping(job=job, mapping=report))
     elif report is not None:
         print_text("\n".join(mapping_lines(report)))
     else:

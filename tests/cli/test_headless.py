@@ -1,0 +1,249 @@
+"""What scripts and agents rely on: documents with a schema, fields, no questions, waits that end."""
+
+import ast
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import typer
+from played_host import NOW, sample_at
+from protocol_samples import JOB
+from typer.core import TyperGroup
+
+from console.cli.main import app
+from console.cli.spec import VERB_DOCUMENTS
+from console.documents import DOCUMENTS, log_text, require_field, schema_of, schemas, select
+from console.ui.keymap import ACTIONS
+from remote.protocol.frames import JobChanged
+from remote.protocol.jobs import Finished, Paused, Queued, Running
+from remote.protocol.requests import LogPage
+
+CLI = Path(__file__).resolve().parents[2] / "console" / "cli"
+OVER = Finished(started_at=NOW - 9, ended_at=NOW - 1, outcome="succeeded", exit_code=0, signal=None, reason="verified")
+
+
+def verbs(command=None, words=()):
+    command = typer.main.get_command(app) if command is None else command
+    if isinstance(command, TyperGroup):
+        return [verb for name, each in command.commands.items() for verb in verbs(each, (*words, name))]
+    return [(" ".join(words), command)]
+
+
+def calls_of(name: str) -> set[str]:
+    """The first words that the command's source gives to the function `name`."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in CLI.glob("*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {
+        call.args[0].value
+        for call in calls
+        if getattr(call.func, "id", "") == name and isinstance(call.args[0], ast.Constant)
+    }
+
+
+def check(told) -> dict:
+    """The document on stdout, held against its schema."""
+    document = json.loads(told.stdout)
+    (name,) = set(document) - {"schema_version"}
+    jsonschema.validate(document, schema_of(name))
+    return document[name]
+
+
+def test_every_verb_says_which_documents_it_prints():
+    with_json = {name for name, command in verbs() if any(option.name == "as_json" for option in command.params)}
+    assert with_json == set(VERB_DOCUMENTS)
+    assert {name for names in VERB_DOCUMENTS.values() for name in names} | {"error"} == set(DOCUMENTS)
+
+
+def test_every_document_that_is_printed_has_a_schema():
+    assert calls_of("print_document") | calls_of("print_record") <= set(DOCUMENTS)
+
+
+def test_only_what_opens_a_program_or_serves_one_has_no_document():
+    assert {name for name, _ in verbs()} - set(VERB_DOCUMENTS) <= {"mcp"}
+
+
+def test_the_schemas_are_schemas():
+    documents, definitions = schemas()
+    assert set(documents) == set(DOCUMENTS)
+    jsonschema.Draft202012Validator.check_schema({"properties": documents, "$defs": definitions})
+
+
+def test_spec_says_what_the_verbs_take(roost):
+    found = check(roost("spec", "--json"))
+    stop = next(verb for verb in found["verbs"] if verb["verb"] == "stop")
+    assert {"--confirm", "--host", "--json", "--no-input", "--fields"} <= {each["name"] for each in stop["parameters"]}
+    assert found["exit_codes"]["confirmation"] == 6
+    assert roost("spec", "job", "--json").exit_code == 0
+    assert roost("spec", "jop", "--json").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs",),
+        ("status", "extraction-1"),
+        ("telemetry",),
+        ("telemetry", "--topology"),
+        ("verdict", "extraction-1"),
+        ("server", "figures", "extraction-1"),
+        ("server", "start", "embedded", "--dry-run"),
+        ("server", "tune", "embedded", "--dry-run"),
+        ("server", "tuning", "extraction-1"),
+        ("hosts", "list"),
+        ("demo", "--scenario", "list"),
+        ("stop", "extraction-1"),
+    ],
+)
+def test_a_document_is_as_its_schema_says(words, recorded, roost, embedded_data):
+    recorded.jobs = [msgspec.structs.replace(JOB, job_id="extraction-1")]
+    check(roost(*words, "--json"))
+
+
+def test_every_line_of_a_stream_is_a_document(recorded, roost):
+    lines = roost("telemetry", "--since", "5s", "--json").stdout.splitlines()
+    assert len(lines) > 2
+    for line in lines:
+        jsonschema.validate(json.loads(line), schema_of("telemetry"))
+
+
+def test_fields_choose_and_a_misspelt_one_is_refused_before_anything_happens(played_host, roost):
+    played_host.jobs = [JOB, msgspec.structs.replace(JOB, job_id="other", state=Queued(since=NOW))]
+    told = roost("jobs", "--json", "--fields", "job_id,state.pid")
+    assert json.loads(told.stdout)["jobs"] == [
+        {"job_id": JOB.job_id, "state.pid": getattr(JOB.state, "pid", None)},
+        {"job_id": "other", "state.pid": None},
+    ]
+    asked = len(played_host.asked)
+    refused = roost("jobs", "--json", "--fields", "jobid")
+    assert refused.exit_code == 2
+    assert "'jobid'" in check(refused)["message"]
+    assert len(played_host.asked) == asked
+    assert roost("jobs", "--fields", "job_id").exit_code == 2
+
+
+def test_fields_go_through_lists_and_maps():
+    assert select({"a": [{"b": 1}, {"b": 2}], "c": 3}, ["a.b"]) == {"a.b": [1, 2]}
+    require_field(["job"], "result.summary.anything")
+    require_field(["telemetry"], "gpus.age_s")
+
+
+@pytest.mark.parametrize("words", [("jop",), ("jobs", "--nope"), ("stop",), ("wait", "j", "--until", "never")])
+def test_a_wrong_command_line_is_an_error_document(words, roost):
+    told = roost(*words, "--json")
+    assert told.exit_code == 2
+    assert check(told)["code"] == "usage"
+
+
+def on_a_terminal(*words: str, env=None) -> tuple[bytes, int]:
+    """What a verb writes to a terminal that it also reads from, and its exit code."""
+    ours, theirs = pty.openpty()
+    attributes = termios.tcgetattr(theirs)
+    attributes[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, 0, attributes)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console.cli", *words], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError:
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(ours)
+    return written, process.wait(60)
+
+
+def test_a_terminal_gets_the_same_bytes_as_a_pipe(embedded_data):
+    words = ("spec", "log", "--json")
+    piped = subprocess.run([sys.executable, "-m", "console.cli", *words], capture_output=True, check=True).stdout
+    assert on_a_terminal(*words) == (piped, 0)
+
+
+@pytest.mark.parametrize("option", ["--no-input", "--json"])
+def test_nothing_is_asked_where_it_must_not_be(option, embedded_data):
+    written, code = on_a_terminal("stop", "some-job", option)
+    assert code == 6
+    assert b"Stop some-job" not in written
+
+
+def test_a_wait_ends_where_it_was_told_to(played_host, roost):
+    waiting = msgspec.structs.replace(JOB, job_id="work", state=Queued(since=NOW))
+    played_host.jobs = [waiting]
+    played_host.streamed = [
+        JobChanged(job=msgspec.structs.replace(waiting, state=state))
+        for state in (Running(since=NOW, pid=7), Paused(since=NOW, pid=7, reason="the disk is full"), OVER)
+    ]
+    assert check(roost("wait", "work", "--until", "running", "--json"))["state"]["type"] == "running"
+    assert check(roost("wait", "work", "--until", "paused", "--json"))["state"]["type"] == "paused"
+    assert check(roost("wait", "work", "--json"))["state"]["type"] == "finished"
+    missed = roost("wait", "work", "--until", "stalled", "--json")
+    assert missed.exit_code == 5
+    assert check(missed)["next_command"] == "roost status work"
+
+
+def test_a_wait_gives_up_in_time_and_says_how_to_go_on(played_host, roost, monkeypatch):
+    async def silence():
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(played_host, "events", silence)
+    played_host.jobs = [msgspec.structs.replace(JOB, job_id="work", state=Queued(since=NOW))]
+    told = roost("wait", "work", "--until", "running", "--timeout", "0.05", "--json")
+    assert told.exit_code == 4
+    assert check(told)["retryable"] is True
+
+
+def test_a_page_of_a_log_does_not_cut_a_character():
+    data = "aé漢😀".encode()
+    for end in range(1, len(data)):
+        page = log_text(LogPage(job_id="j", offset=0, data=data[:end], start=0, size=len(data)))
+        assert "\N{REPLACEMENT CHARACTER}" not in page.text or page.next_cursor == end == 1
+        assert data[: page.next_cursor].decode() == page.text
+    last = log_text(LogPage(job_id="j", offset=0, data=data[:-1], start=0, size=len(data) - 1))
+    assert last.next_cursor == len(data) - 1
+
+
+SCREEN_ONLY = {"follow": "scrolls", "theme": "looks", "help_panel": "explains keys", "leave": "closes"}
+SHOWN_BY = {"log": "logs", "diagnoses": "telemetry", "gpus": "telemetry", "command": "status"}
+"""What the screen shows of a job or a reading is a part of what these verbs print."""
+
+
+def test_every_action_of_the_screen_is_a_verb_of_the_same_name():
+    names = {name for name, _ in verbs()}
+    for action in ACTIONS:
+        assert SHOWN_BY.get(action.action, action.action) in names or action.action in SCREEN_ONLY, action
+
+
+def operations_in(path: Path) -> set[str]:
+    """The operations that the source files below `path` use, by their names."""
+    files = [path] if path.is_file() else sorted(path.rglob("*.py"))
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    return {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "").startswith("operations")
+    }
+
+
+def test_the_screen_and_the_verbs_go_through_the_same_operations():
+    """So they check the same and say the same."""
+    waits = {"follow_job"}
+    assert operations_in(CLI.parent / "ui" / "session.py") <= operations_in(CLI) | waits
+
+
+def test_a_reading_is_aged(recorded, roost):
+    recorded.recorded = [sample_at(NOW - 2)]
+    assert check(roost("telemetry", "--json"))["age_s"] == 2.0
