@@ -17,8 +17,9 @@ from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.bulk import BulkDone
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
+from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ServerReady
-from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, StagePlan, VerdictReport
+from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, StagePlan, VerdictReport
 from remote.protocol.requests import LogPage
 from remote.protocol.secrets import SecretList
 from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
@@ -76,11 +77,18 @@ class JobOutcome(Document, frozen=True, kw_only=True):
     job: Job
 
 
-class CopiedMapping(Document, frozen=True, kw_only=True):
-    """The job of a copy, and the state of the mapping that it made."""
+class MadeMapping(Document, frozen=True, kw_only=True):
+    """The job of a build, a copy or a conversion, and the state of the mapping that it made."""
 
     job: Job
     mapping: MappingReport | None
+
+
+class MeasuredCoverage(Document, frozen=True, kw_only=True):
+    """The job that measured, and what it found."""
+
+    job: Job
+    report: CoverageReport | None
 
 
 class LogText(Document, frozen=True, kw_only=True):
@@ -168,9 +176,12 @@ class EmbeddedHost(Document, frozen=True, kw_only=True, omit_defaults=True):
 DOCUMENTS: dict[str, Any] = {
     "benchmark": StartedBenchmark,
     "benchmark_report": BenchmarkReport,
+    "build": MadeMapping,
     "check": CheckedHost,
     "conversion": JobOutcome,
-    "copy": CopiedMapping,
+    "convert": MadeMapping,
+    "copy": MadeMapping,
+    "coverage": MeasuredCoverage,
     "demo": DemoHost,
     "embedded": EmbeddedHost,
     "environment": EnvironmentPlan | None,
@@ -180,6 +191,7 @@ DOCUMENTS: dict[str, Any] = {
     "job": Job | None,
     "jobs": list[Job],
     "log": LogText,
+    "inspection": MappingInspection,
     "mapping": MappingReport,
     "plan": RunPlan,
     "reclaim": Reclaimed,

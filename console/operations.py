@@ -30,7 +30,7 @@ from remote.protocol.frames import Event, JobChanged, ProgressMade
 from remote.protocol.ids import JobId, OpId, is_job_id, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ProgressRecord
-from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.reports import RunPlan, VerdictReport
 from remote.protocol.requests import (
     GetJob,
     JobList,
@@ -46,11 +46,10 @@ from remote.protocol.requests import (
     Request,
     StartJob,
     StopJob,
-    ValidateMapping,
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import MappingCopySpec, PurgeSpec, RunSpec
+from remote.protocol.specs import PurgeSpec, RunSpec
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -256,20 +255,6 @@ async def _remaining_progress(session: Session, job_id: JobId, seen: int) -> Asy
 async def read_verdict(session: Session, job_id: JobId) -> VerdictReport:
     """The verdict of a run that reached it."""
     return await ask(session, ReadVerdict(job_id=job_id), VerdictReport)
-
-
-async def validate_mapping(session: Session, path: str) -> MappingReport:
-    """The state of a draft-vocabulary mapping on the host, with every finding."""
-    return await ask(session, ValidateMapping(path=path), MappingReport, timeout_s=PLAN_TIMEOUT_S)
-
-
-async def start_mapping_copy(
-    session: Session, source: str, destination: str, *, replace: bool = False, op_id: OpId | None = None
-) -> Job:
-    """Start a checked copy of a mapping as a job; a different destination is only replaced when told to."""
-    spec = MappingCopySpec(source=source, destination=destination, replace=replace)
-    request = StartJob(job_id=new_job_id("mapping-copy"), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
 
 
 async def set_secret(session: Session, name: str, value: str, *, op_id: OpId | None = None) -> SecretList:

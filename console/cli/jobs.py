@@ -15,9 +15,10 @@ from console.cli.text import job_lines, job_table, progress_line, state_words
 from console.errors import ConfirmationNeeded
 from console.operations_waiting import Until, wait_for_job
 from console.state.link import LinkState, Lost, Up
+from console.state.sanitize import one_line
 from remote.protocol.frames import LogData, LogTruncated
 from remote.protocol.jobs import Finished, Job, is_over
-from remote.protocol.progress import ProgressRecord, StageChanged
+from remote.protocol.progress import Note, ProgressRecord, StageChanged
 from remote.protocol.requests import LogPage
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="A job id, as `roost jobs` lists it.")]
@@ -39,8 +40,9 @@ def exit_code_of(job: Job) -> int:
 
 async def follow_until_over(session: operations.Session, job_id: str, *, timeout_s: float | None) -> Job:
     """Narrate a job's progress until it is over; raises a ConsoleError with code `timeout`, the job goes on."""
-    job = await wait_for_job(session, job_id, timeout_s=timeout_s, tell=Narrator())
-    narrate(f"{job_id}: {state_words(job.state)}")
+    narrator = Narrator()
+    job = await wait_for_job(session, job_id, timeout_s=timeout_s, tell=narrator)
+    narrate("\n".join([f"{job_id}: {_end_words(job, narrator.last_note)}", *hint_lines(job)]))
     return job
 
 
@@ -50,6 +52,7 @@ class Narrator:
     def __init__(self) -> None:
         self._is_lost = False
         self._narrated: tuple[object, float] = (None, 0.0)
+        self.last_note: str | None = None
 
     def __call__(self, event: Job | ProgressRecord | LinkState) -> None:
         """Say what there is to say of one event."""
@@ -59,6 +62,7 @@ class Narrator:
                 if topic != self._narrated[0] or time.monotonic() - self._narrated[1] >= NARRATION_INTERVAL_S:
                     narrate(progress_line(event))
                     self._narrated = (topic, time.monotonic())
+                    self.last_note = one_line(event.event.text) if isinstance(event.event, Note) else self.last_note
             case Lost(reason=reason):
                 if not self._is_lost:
                     narrate(f"link lost ({reason}); reconnecting, the job goes on")
@@ -70,9 +74,26 @@ class Narrator:
                 pass
 
 
+def _end_words(job: Job, told: str | None) -> str:
+    """How a job ended, without the reason where that was its last note."""
+    words = state_words(job.state)
+    return words.removesuffix(f": {told}") if told else words
+
+
+def hint_lines(job: Job) -> list[str]:
+    """What a failed job's log says last, if that is what to do next."""
+    hint = job.last_line.strip() if exit_code_of(job) else ""
+    return [f"  {hint}"] if hint.startswith("hint: ") else []
+
+
 def _topic(record: ProgressRecord) -> object:
-    event = record.event
-    return (event.stage, type(event.state)) if isinstance(event, StageChanged) else type(event)
+    match record.event:
+        case StageChanged() as event:
+            return event.stage, type(event.state)
+        case Note() as event:  # each says something else
+            return event
+        case event:
+            return type(event)
 
 
 def status(job_id: JobName, host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002

@@ -52,7 +52,7 @@ app.command("demo", short_help="Open the screen on this machine, with played GPU
 app.command("record", short_help="Record a host into a file.")(record.record)
 app.command("replay", short_help="Show a recording on the screen, or what is in it.")(record.replay)
 app.command("spec", short_help="Print the contract for programs, with JSON Schemas.")(spec)
-app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: validate, copy.")
+app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: build, validate, copy, convert.")
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")

@@ -49,7 +49,11 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "storage usage": ["storage"],
     "telemetry": ["telemetry", "topology"],
     "verdict": ["verdict"],
+    "vocabulary build": ["build"],
+    "vocabulary convert": ["convert"],
     "vocabulary copy": ["copy"],
+    "vocabulary coverage": ["coverage"],
+    "vocabulary inspect": ["inspection"],
     "vocabulary validate": ["mapping"],
     "wait": ["job"],
 }

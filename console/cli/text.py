@@ -61,7 +61,7 @@ from remote.protocol.progress import (
     TrainingPhase,
     TrialAdvanced,
 )
-from remote.protocol.reports import MappingReport, RunPlan, VerdictReport
+from remote.protocol.reports import RunPlan, VerdictReport
 
 
 def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a state
@@ -283,20 +283,4 @@ def verdict_lines(verdict: VerdictReport) -> list[str]:
         for place, cause in enumerate(causes_to_show(verdict), 1)
     ]
     lines += [f"advice             {one_line(advice)}" for advice in verdict.advice]
-    return lines
-
-
-def mapping_lines(report: MappingReport) -> list[str]:
-    """A mapping's report: the judgement, the files, every finding with its fix."""
-    judgement = "valid" if report.valid else "NOT VALID: it must not be used"
-    lines = [f"{one_line(report.path)}: {judgement}"]
-    if report.draft_vocab_size is not None and report.target_vocab_size is not None:
-        coverage = "" if report.coverage is None else f", coverage {report.coverage:.1%}"
-        lines.append(
-            f"  {report.target_vocab_size:,} -> {report.draft_vocab_size:,} tokens{coverage}, {report.provenance}"
-        )
-    lines += [f"  {one_line(file.name):<24} {file.bytes:>9,} bytes  sha256 {file.sha256[:16]}" for file in report.files]
-    for finding in report.findings:
-        lines.append(f"  {finding.severity} [{one_line(finding.code)}] {one_line(finding.message)}")
-        lines.append(f"    fix: {one_line(finding.fix)}")
     return lines

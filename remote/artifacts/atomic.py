@@ -8,6 +8,7 @@ from pathlib import Path
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _SYNC_FILE_RANGE_WRITE = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -112,6 +113,24 @@ def _rename_after_a_look(source: Path, destination: Path) -> None:
     if destination.exists() or destination.is_symlink():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(destination))
     source.rename(destination)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Let two names change places, so that neither is ever without anything (renameat2).
+
+    A file system or C library without RENAME_EXCHANGE gets three renames.
+    """
+    if hasattr(_libc, "renameat2"):
+        names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+        if _libc.renameat2(*names, ctypes.c_uint(_RENAME_EXCHANGE)) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.EINVAL, errno.ENOSYS):
+            raise OSError(code, os.strerror(code), str(one), None, str(other))
+    between = other.with_name(f".{other.name}.{secrets.token_hex(4)}.exchanged")
+    other.rename(between)
+    one.rename(other)
+    between.rename(one)
 
 
 def publish_directory(part: Path, final: Path) -> None:

@@ -44,7 +44,7 @@ class ChatTemplate:
         }
         self._template = _compile(model, self.source)
         self._encode, self._decode = _tokenizer(model)
-        self.tokenizer_sha256 = _hash_tokenizer(model)
+        self.tokenizer_sha256 = hash_tokenizer(model)
 
     @property
     def sha256(self) -> str:
@@ -158,7 +158,8 @@ def _tokenizer(model: Path) -> tuple[Callable[[str], list[int]], Callable[[list[
     return lambda text: list(slow.encode(text, add_special_tokens=False)), lambda ids: str(slow.decode(ids))
 
 
-def _hash_tokenizer(model: Path) -> str:
+def hash_tokenizer(model: Path) -> str:
+    """The SHA-256 of a model's tokenizer files."""
     digest = hashlib.sha256()
     for name in ("tokenizer.json", "tiktoken.model", "tokenizer.model"):
         if (model / name).is_file():

@@ -6,7 +6,7 @@ post-norm or pre-norm as the manifest says.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
@@ -154,10 +154,24 @@ class StoreReader(Sequence[Sample]):
             shard = self._shards[number] = open_safetensors(self.directory / self._names[number]).arrays
         return shard
 
-    def token_counts(self, vocab_size: int) -> "np.ndarray[Any, Any]":
-        """How often each token stands at a position that counts for the loss: int64 [vocab_size]."""
-        counts = np.zeros(vocab_size, np.int64)
+    def shard_tokens(self) -> "Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]]":
+        """Each shard's ids int64 [tokens], loss mask bool [tokens], and where its samples begin [samples]."""
         for number in range(len(self._names)):
             shard = self._shard(number)
-            counts += np.bincount(shard["input_ids"][shard["loss_mask"]], minlength=vocab_size)
+            yield shard["input_ids"], shard["loss_mask"], shard["sample_offsets"][:-1]
+
+    def token_counts(self, vocab_size: int) -> "np.ndarray[Any, Any]":
+        """How often each token stands at a position that counts for the loss: int64 [vocab_size].
+
+        Raises Precondition for a token that a target of that size does not have.
+        """
+        counts = np.zeros(vocab_size, np.int64)
+        for ids, mask, _ in self.shard_tokens():
+            found = np.bincount(ids[mask], minlength=vocab_size)
+            if len(found) > vocab_size:
+                raise Precondition(
+                    f"{self.directory} holds token {len(found) - 1}, the target has {vocab_size}",
+                    hint="name the target that the store was extracted from",
+                )
+            counts += found
         return counts

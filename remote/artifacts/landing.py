@@ -7,20 +7,25 @@ copied decides the identity, so that the next copy of the same goes on there and
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import stat
+import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from remote.artifacts.atomic import publish_directory
+from remote.artifacts.atomic import exchange, publish_directory, sync_directory
 from remote.artifacts.reserve import is_full
 from remote.errors import Conflict, Precondition, RoostError
 
 _IDENTITY_DIGITS = 16
 _TREE, _LOCK = "tree", "lock"
+
+ASIDE_MARK = ".replaced-"
+"""Stands between a name and the time at which something else took that name over."""
 
 
 class Busy(Conflict):
@@ -80,6 +85,18 @@ class Landing:
             raise Conflict(
                 f"{self.destination} appeared while copying; nothing was replaced", hint="look at it, then copy again"
             ) from None
+        self.discard()
+
+    def publish_over(self) -> None:
+        """Give the tree the name that something else has, which is kept beside it; the name is never free.
+
+        Broken off in between, the tree lies beside it, and what was there keeps its name.
+        """
+        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        aside = self.destination.with_name(f"{self.destination.name}{ASIDE_MARK}{moment}-{secrets.token_hex(2)}")
+        publish_directory(self.tree, aside)
+        exchange(aside, self.destination)
+        sync_directory(self.destination.parent)
         self.discard()
 
     def discard(self) -> None:

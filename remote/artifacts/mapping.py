@@ -19,13 +19,14 @@ from remote.protocol.jobs import ArtifactRef
 
 FORMAT = "roost-vocabulary-mapping"
 VERSION = 1
-PRODUCER = "roost vocabulary 1"
+PRODUCER = "roost vocabulary 2"
 
 META_NAME = "vocab_mapping_meta.json"
 FILE_NAMES = ("d2t.npy", "d2t.pt", "t2d.npy", "t2d.pt", META_NAME)
 
-SaveTensor = Callable[[Path, "np.ndarray[Any, Any]"], None]
-"""Writes a vector as `torch.save` does; passed in because only workers may load torch."""
+Tensors = np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]
+SaveTensors = Callable[[Path, Tensors], None]
+"""Writes a vector, or several by name, as `torch.save` does; passed in because only workers may load torch."""
 
 
 class Mapping(NamedTuple):
@@ -49,7 +50,8 @@ class Mapping(NamedTuple):
 
     @classmethod
     def from_counts(cls, counts: "np.ndarray[Any, Any]", draft_vocab_size: int) -> "Mapping":
-        """The `draft_vocab_size` most frequent tokens; of equal counts the lower id, so unseen tokens pad from the lowest.
+        """The `draft_vocab_size` most frequent tokens by int64 or float64 counts [V]; of equal counts the lower id, so that
+        unseen tokens pad from the lowest.
 
         Ties by (-count, id) as in speculators 0.9.0, `train/vocab_mapping.py`. Raises UsageError when D exceeds V.
         """
@@ -57,12 +59,12 @@ class Mapping(NamedTuple):
             raise UsageError(
                 f"a draft vocabulary of {draft_vocab_size} does not fit a target vocabulary of {len(counts)}"
             )
-        order = np.argsort(-counts.astype(np.int64), kind="stable")
+        order = np.argsort(-counts, kind="stable")
         return cls.from_target_ids(order[:draft_vocab_size], len(counts))
 
     def coverage(self, counts: "np.ndarray[Any, Any]") -> float | None:
         """The share of counted tokens that have a draft id; None when nothing was counted."""
-        total = int(counts.sum())
+        total = counts.sum()
         return float(counts[self.t2d].sum() / total) if total else None
 
 
@@ -74,12 +76,12 @@ def write_mapping(
     coverage: float | None,
     fingerprint: str,
     inputs: dict[str, str],
-    save_tensor: SaveTensor,
+    save_tensors: SaveTensors,
 ) -> ArtifactRef:
     """Write the five files and then the manifest into `directory`, which exists and is empty."""
     for name, array in (("d2t", mapping.d2t), ("t2d", mapping.t2d)):
         np.save(directory / f"{name}.npy", array)
-        save_tensor(directory / f"{name}.pt", array)
+        save_tensors(directory / f"{name}.pt", array)
     meta = {
         "target_model": target_model,
         "vocab_size": len(mapping.t2d),

@@ -1,17 +1,14 @@
 """Copying a mapping so that what arrives is what left, whole, and nothing that was there is lost."""
 
-import secrets
-import time
 from pathlib import Path
 
-from remote.artifacts.atomic import rename_without_replacing
-from remote.artifacts.landing import is_taken, land
-from remote.artifacts.manifest import artifact_ref, fingerprint_of
+from remote.artifacts.landing import ASIDE_MARK, is_taken, land
+from remote.artifacts.manifest import MANIFEST_NAME, artifact_ref, fingerprint_of, hash_file, read_manifest
 from remote.artifacts.mapping import FILE_NAMES, seal_mapping
 from remote.artifacts.mapping_validation import read_mapping, validate_mapping
 from remote.artifacts.safe_copy import OnProgress, copy_files
 from remote.artifacts.tree_scan import files_of
-from remote.errors import Conflict, NotFound, WorkFailed
+from remote.errors import Conflict, NotFound, Precondition, WorkFailed
 from remote.protocol.jobs import ArtifactRef
 
 
@@ -23,49 +20,65 @@ def copy_mapping(
     on_progress: OnProgress,
     fingerprint: str | None = None,
     coverage: float | None = None,
+    origin: str | None = None,
 ) -> ArtifactRef:
-    """Copy the five files byte for byte and seal them; an identical destination is left as it is.
+    """Copy the five files byte for byte and seal them; an identical destination is left as it is, or sealed.
 
     Raises Precondition for a source that does not validate (nothing is written then), Conflict for a different destination
-    unless `replace`, which moves the old one aside. `fingerprint` and `coverage` go into the manifest.
+    unless `replace`, which moves the old one aside. `fingerprint`, `coverage` and `origin` go into the manifest.
     """
     read_mapping(source)
     report = validate_mapping(source)
     hashes = {file.name: file.sha256 for file in report.files}
     fingerprint = fingerprint or fingerprint_of(hashes)
-    if is_taken(destination) and not replace and _same(destination, hashes):
-        return artifact_ref("mapping", destination)
-    if is_taken(destination) and not replace:
-        raise Conflict(
-            f"{destination} exists and differs from {source}; nothing was written",
-            hint="choose another destination, or pass --replace, which keeps the old one beside it",
-        )
+    coverage = report.coverage if coverage is None else coverage
+    inputs = {"source": origin or str(source), **_provenance(source), **hashes}
+    if is_taken(destination):
+        there = _hashes(destination)
+        if there == (hashes, True):
+            return artifact_ref("mapping", destination)
+        if there == (hashes, False):
+            return seal_mapping(destination, fingerprint=fingerprint, inputs=inputs, coverage=coverage)
+        if not replace:
+            raise Conflict(
+                f"{destination} exists and differs from {source}; nothing was written",
+                hint="choose another destination, or pass --replace, which keeps the old one beside it",
+            )
     tree = files_of(source, FILE_NAMES)
     with land(destination, fingerprint_of({"tree": tree.identity, "fingerprint": fingerprint})) as landing:
         if copy_files(source, tree, landing, on_progress) != hashes:
             landing.discard()
             raise WorkFailed(f"{source} changed while it was copied", hint="find out who writes it, then copy again")
-        inputs = {"source": str(source), **hashes}
-        seal_mapping(
-            landing.tree,
-            fingerprint=fingerprint,
-            inputs=inputs,
-            coverage=report.coverage if coverage is None else coverage,
-        )
+        seal_mapping(landing.tree, fingerprint=fingerprint, inputs=inputs, coverage=coverage)
         read_mapping(landing.tree)
         if replace and is_taken(destination):
-            rename_without_replacing(destination, _aside(destination))
-        landing.publish()
+            landing.publish_over()
+        else:
+            landing.publish()
     return artifact_ref("mapping", destination)
 
 
-def _aside(destination: Path) -> Path:
-    return destination.with_name(f"{destination.name}.replaced-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
+def backups_of(mapping: Path) -> list[Path]:
+    """What copies over `mapping` left beside it, the oldest first."""
+    return sorted(mapping.parent.glob(f"{mapping.name}{ASIDE_MARK}*"))
 
 
-def _same(destination: Path, hashes: dict[str, str]) -> bool:
+def _provenance(source: Path) -> dict[str, str]:
+    """What the source's own manifest says of where it came from."""
+    try:
+        manifest = read_manifest(source)
+    except Precondition:
+        return {}
+    kept = {name: manifest.inputs[name] for name in ("store", "counts_manifest") if name in manifest.inputs}
+    return {**kept, "source_manifest": hash_file(source / MANIFEST_NAME), "source_fingerprint": manifest.fingerprint}
+
+
+def _hashes(destination: Path) -> tuple[dict[str, str], bool] | None:
+    """The hashes of a valid mapping's files, and whether it is sealed; None for anything else."""
     try:
         report = validate_mapping(destination)
-    except NotFound:
-        return False
-    return report.valid and report.provenance == "roost" and {f.name: f.sha256 for f in report.files} == hashes
+    except (NotFound, Precondition):
+        return None
+    if not report.valid or destination.is_symlink() or not destination.is_dir():
+        return None
+    return {file.name: file.sha256 for file in report.files}, report.provenance == "roost"

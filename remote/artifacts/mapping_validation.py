@@ -4,184 +4,167 @@ Every finding has a stable code, a severity and a fix. Only an error makes a map
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from remote.artifacts.manifest import MANIFEST_NAME, Manifest, hash_file, read_manifest
-from remote.artifacts.mapping import FILE_NAMES, FORMAT, META_NAME, Mapping
-from remote.artifacts.torch_pickle import UnreadableTensor, read_tensor
-from remote.errors import NotFound, Precondition
+from remote.artifacts.mapping import FORMAT, META_NAME, Mapping
+from remote.artifacts.mapping_arrays import CONVERT, REBUILD, MappingArrays, error, read_arrays, warning
+from remote.artifacts.mapping_layouts import MappingPlace, find_mapping, size_in_name
+from remote.artifacts.mapping_pair import check_alone, check_pair
+from remote.errors import Precondition
 from remote.protocol.reports import Finding, MappedFile, MappingReport
 
-_REBUILD = "build the mapping again, or copy it from a source that validates"
 
-Array = np.ndarray[Any, Any]
-
-
-def _error(code: str, message: str, fix: str = _REBUILD) -> Finding:
-    return Finding(code=code, severity="error", message=message, fix=fix)
+def validate_mapping(path: Path) -> MappingReport:
+    """Everything there is to say about the mapping in a directory or file; raises NotFound where there is none."""
+    return examine(find_mapping(path), path)[0]
 
 
-def validate_mapping(directory: Path) -> MappingReport:
-    """Everything there is to say about the mapping in `directory`; raises NotFound when there is no such directory."""
-    if not directory.is_dir():
-        raise NotFound(f"there is no mapping directory {directory}", hint="name the directory that holds d2t.npy")
-    findings = [_error("file-missing", f"{name} is missing") for name in FILE_NAMES if not (directory / name).is_file()]
-    arrays = _load_arrays(directory, findings)
-    if "d2t.npy" in arrays and "t2d.npy" in arrays:
-        findings += check_pair(arrays["d2t.npy"], arrays["t2d.npy"])
+def examine(place: MappingPlace, path: Path) -> tuple[MappingReport, MappingArrays]:
+    """The report on the mapping at `place`, which was asked for as `path`, and its tensors as far as they can be read."""
+    findings: list[Finding] = []
+    sealing: list[Finding] = []
+    manifest = None if path.is_file() else _check_manifest(place, sealing)
+    recorded = manifest.properties if manifest is not None and manifest.format == FORMAT else {}
+    arrays = read_arrays(place, findings)
+    d2t, t2d = arrays.d2t, arrays.t2d
+    vocab_size = _as_size(recorded.get("vocab_size")) if t2d is None else len(t2d)
+    if d2t is not None and t2d is not None:
+        findings += check_pair(d2t, t2d)
+    elif d2t is not None and not place.masks:
+        findings += check_alone(d2t, vocab_size)
     findings += _check_twins(arrays)
-    meta = _check_meta(directory, arrays, findings)
-    manifest = _check_manifest(directory, findings)
-    files = [
-        MappedFile(name=name, bytes=(directory / name).stat().st_size, sha256=hash_file(directory / name))
-        for name in FILE_NAMES
-        if (directory / name).is_file()
-    ]
-    d2t, t2d = arrays.get("d2t.npy"), arrays.get("t2d.npy")
-    coverage = meta.get("coverage")
-    return MappingReport(
-        path=str(directory),
-        valid=not any(finding.severity == "error" for finding in findings),
+    findings += _check_layout(place, arrays, vocab_size)
+    meta = read_meta(place, findings)
+    _check_meta(meta, arrays, findings)
+    findings += sealing
+    report = MappingReport(
+        path=str(path),
+        valid=is_valid(findings),
         findings=findings,
-        files=files,
-        draft_vocab_size=len(d2t) if d2t is not None and d2t.ndim == 1 else None,
-        target_vocab_size=len(t2d) if t2d is not None and t2d.ndim == 1 else None,
-        coverage=float(coverage) if isinstance(coverage, int | float) else None,
+        files=[
+            MappedFile(name=name, bytes=file.stat().st_size, sha256=hash_file(file))
+            for name in place.names
+            if (file := place.directory / name).is_file()
+        ],
+        draft_vocab_size=None if d2t is None else len(d2t),
+        target_vocab_size=vocab_size,
+        coverage=_as_share((recorded if meta is None else meta).get("coverage")),
         provenance="foreign" if manifest is None else "roost",
+        layout=place.layout,
     )
+    return report, arrays
+
+
+def is_valid(findings: list[Finding]) -> bool:
+    """Whether no finding is an error."""
+    return not any(finding.severity == "error" for finding in findings)
 
 
 def read_mapping(directory: Path) -> Mapping:
-    """The mapping in `directory` if it is valid; raises Precondition that names every error, NotFound without a directory."""
-    report = validate_mapping(directory)
+    """The mapping in `directory` if it is valid and in Roost's layout; raises Precondition that names every error, NotFound
+    without a directory.
+    """
+    report, arrays = examine(find_mapping(directory), directory)
+    require_valid(report)
+    if report.layout != "roost":
+        raise Precondition(
+            f"the mapping {directory} lies in the layout of {report.layout}",
+            hint=f"`roost vocabulary convert {directory} DIR` makes one that runs can use",
+        )
+    assert arrays.d2t is not None, "a valid mapping has both"
+    assert arrays.t2d is not None, "a valid mapping has both"
+    return Mapping(arrays.d2t, arrays.t2d)
+
+
+def require_valid(report: MappingReport) -> None:
+    """Raise Precondition that names every error of a mapping that has any."""
     if not report.valid:
-        errors = [f"{finding.message} [{finding.code}]" for finding in report.findings if finding.severity == "error"]
-        raise Precondition(f"the mapping {directory} must not be used: " + "; ".join(errors), hint=_REBUILD)
-    return Mapping(
-        np.load(directory / "d2t.npy", allow_pickle=False), np.load(directory / "t2d.npy", allow_pickle=False)
-    )
+        errors = [found for found in report.findings if found.severity == "error"]
+        words = "; ".join(f"{found.message} [{found.code}]" for found in errors)
+        raise Precondition(f"the mapping {report.path} must not be used: {words}", hint=errors[0].fix)
 
 
-def _load_arrays(directory: Path, findings: list[Finding]) -> dict[str, Array]:
-    arrays: dict[str, Array] = {}
-    for name in ("d2t.npy", "t2d.npy", "d2t.pt", "t2d.pt"):
-        path = directory / name
-        if not path.is_file():
-            continue
-        try:
-            array = np.load(path, allow_pickle=False) if name.endswith(".npy") else read_tensor(path)
-        except UnreadableTensor as error:
-            findings.append(_error("file-unreadable", f"{name} cannot be read: {error}"))
-        except (ValueError, OSError, EOFError) as error:
-            findings.append(_error("file-unreadable", f"{name} cannot be read: {error}"))
-        else:
-            problem = _check_type(name, array)
-            findings += problem
-            if not problem:
-                arrays[name] = array
-    return arrays
+def _check_twins(arrays: MappingArrays) -> list[Finding]:
+    return [
+        error("twins-differ", f"{first} and {other} hold different values")
+        for tensors in (arrays.offsets, arrays.masks)
+        for first, other in zip(list(tensors)[:1], list(tensors)[1:], strict=False)
+        if not np.array_equal(tensors[first], tensors[other])
+    ]
 
 
-def _check_type(name: str, array: Array) -> list[Finding]:
-    wanted = np.dtype(np.int64) if name.startswith("d2t") else np.dtype(np.bool_)
-    if array.ndim != 1:
-        return [_error("shape-wrong", f"{name} has shape {array.shape}, a vector is needed")]
-    if array.dtype == wanted:
+def _check_layout(place: MappingPlace, arrays: MappingArrays, vocab_size: int | None) -> list[Finding]:
+    if place.layout == "roost":
         return []
-    if array.dtype == wanted.newbyteorder():
-        return [_error("byte-order-wrong", f"{name} is big-endian ({array.dtype.str})", "save it little-endian")]
-    if name.startswith("d2t") and array.dtype == np.int32:
-        return [_error("dtype-int32", f"{name} is int32, int64 is needed", "convert it: d2t.astype(int64)")]
-    return [_error("dtype-wrong", f"{name} is {array.dtype}, {wanted} is needed")]
-
-
-def check_pair(d2t: Array, t2d: Array) -> list[Finding]:
-    """What is wrong with the offsets `d2t` int64 [D] and the mask `t2d` bool [V], alone and together."""
-    draft, vocab = len(d2t), len(t2d)
-    if draft == 0 or draft > vocab:
-        return [_error("size-wrong", f"d2t has {draft} entries for a target vocabulary of {vocab}")]
-    ids = d2t + np.arange(draft)
-    if _looks_absolute(d2t, t2d):
-        return [
-            _error(
-                "absolute-ids",
-                "d2t holds absolute target ids, not offsets: a server would propose wrong tokens without an error",
-                "subtract arange: d2t = d2t - arange(len(d2t))",
-            )
-        ]
-    findings: list[Finding] = []
-    if d2t.min() < 0:
-        findings.append(
-            _error("offset-negative", f"d2t[{int(d2t.argmin())}] = {int(d2t.min())}; offsets are never negative")
+    findings = [
+        Finding(
+            code=f"layout-{place.layout}",
+            severity="info",
+            message=f"it lies in the layout of {place.layout} ({', '.join(place.names)}); runs want Roost's",
+            fix="`roost vocabulary convert SRC DST` makes one that runs can use",
         )
-    if draft > 1 and (np.diff(d2t) < 0).any():
-        place = int(np.flatnonzero(np.diff(d2t) < 0)[0]) + 1
-        hint = " (its tail is zero: a truncated copy)" if not d2t[place:].any() else ""
-        findings.append(_error("offset-decreasing", f"d2t falls at draft id {place}{hint}; offsets never decrease"))
-    if ids.max() >= vocab:
-        findings.append(
-            _error(
-                "id-out-of-range",
-                f"draft id {int(ids.argmax())} maps to {int(ids.max())}, the target has {vocab} tokens",
-            )
-        )
-    marked = np.flatnonzero(t2d)
-    if len(marked) != draft:
-        findings.append(_error("mask-count", f"t2d marks {len(marked)} tokens, d2t has {draft} entries"))
-    elif not np.array_equal(marked, ids):
-        place = int(np.flatnonzero(marked != ids)[0])
-        findings.append(
-            _error(
-                "mask-mismatch",
-                f"draft id {place} maps to {int(ids[place])} by d2t and to {int(marked[place])} by t2d",
-                "the two files belong to different mappings: " + _REBUILD,
-            )
-        )
+    ]
+    if not place.masks:
+        unknown = "" if vocab_size is not None else ", nor how many the target has"
+        message = f"it has no t2d, so nothing here proves which tokens are meant{unknown}"
+        findings.append(warning("mask-missing", message, f"compare it with its target; {CONVERT} with --target"))
+    for name, array in (*arrays.offsets.items(),):
+        size = size_in_name(name)
+        if size is not None and size != len(array):
+            findings.append(error("name-mismatch", f"{name} holds {len(array)} entries, not the {size} of its name"))
     return findings
 
 
-def _looks_absolute(d2t: Array, t2d: Array) -> bool:
-    marked = np.flatnonzero(t2d)
-    return len(marked) == len(d2t) and np.array_equal(d2t, marked) and not np.array_equal(marked, np.arange(len(d2t)))
-
-
-def _check_twins(arrays: dict[str, Array]) -> list[Finding]:
-    findings: list[Finding] = []
-    for stem in ("d2t", "t2d"):
-        npy, pt = arrays.get(f"{stem}.npy"), arrays.get(f"{stem}.pt")
-        if npy is not None and pt is not None and not np.array_equal(npy, pt):
-            findings.append(_error("twins-differ", f"{stem}.npy and {stem}.pt hold different values"))
-    return findings
-
-
-def _check_meta(directory: Path, arrays: dict[str, Array], findings: list[Finding]) -> dict[str, Any]:
-    path = directory / META_NAME
-    if not path.is_file():
-        return {}
+def read_meta(place: MappingPlace, findings: list[Finding]) -> dict[str, Any] | None:
+    """The metadata of a mapping in Roost's layout; what is wrong with the file goes into `findings`."""
+    path = place.directory / META_NAME
+    if place.layout != "roost" or not path.is_file():
+        return None
     try:
         meta = json.loads(path.read_bytes())
-    except ValueError as error:
-        findings.append(_error("meta-unreadable", f"{META_NAME} is no JSON: {error}"))
-        return {}
+    except (ValueError, RecursionError, OSError) as why:
+        findings.append(error("meta-unreadable", f"{META_NAME} is no JSON: {why}"))
+        return None
     if not isinstance(meta, dict):
-        findings.append(_error("meta-unreadable", f"{META_NAME} holds a {type(meta).__name__}, not an object"))
-        return {}
-    for key, name in (("vocab_size", "t2d.npy"), ("draft_vocab_size", "d2t.npy")):
-        if name in arrays and meta.get(key) != len(arrays[name]):
-            findings.append(
-                _error("meta-mismatch", f"{META_NAME} says {key} {meta.get(key)}, {name} has {len(arrays[name])}")
-            )
-    if meta.get("d2t_semantics", "offset") != "offset":
-        findings.append(
-            _error("meta-mismatch", f"{META_NAME} says that d2t holds {meta['d2t_semantics']!r}, not offsets")
-        )
+        findings.append(error("meta-unreadable", f"{META_NAME} holds a {type(meta).__name__}, not an object"))
+        return None
     return meta
 
 
-def _check_manifest(directory: Path, findings: list[Finding]) -> Manifest | None:
+def _check_meta(meta: dict[str, Any] | None, arrays: MappingArrays, findings: list[Finding]) -> None:
+    if meta is None:
+        return
+    for key, array, stem in (("vocab_size", arrays.t2d, "t2d"), ("draft_vocab_size", arrays.d2t, "d2t")):
+        if array is not None and (type(meta.get(key)) is not int or meta[key] != len(array)):
+            findings.append(
+                error("meta-mismatch", f"{META_NAME} says {key} {meta.get(key)}, {stem} has {len(array)} entries")
+            )
+    if meta.get("d2t_semantics", "offset") != "offset":
+        findings.append(
+            error("meta-mismatch", f"{META_NAME} says that d2t holds {meta['d2t_semantics']!r}, not offsets")
+        )
+    if meta.get("coverage") is not None and _as_share(meta["coverage"]) is None:
+        findings.append(error("meta-mismatch", f"{META_NAME} says coverage {meta['coverage']!r}, which is no share"))
+
+
+def _as_size(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _as_share(value: object) -> float | None:
+    """A share between 0 and 1, None for anything else that JSON may hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value <= 1 else None
+
+
+def _check_manifest(place: MappingPlace, findings: list[Finding]) -> Manifest | None:
+    directory = place.directory
     if not (directory / MANIFEST_NAME).exists():
         message = "no Roost manifest lies beside the files: made elsewhere, its provenance is unknown"
         fix = "`roost vocabulary copy` validates it and records its hashes"
@@ -189,13 +172,20 @@ def _check_manifest(directory: Path, findings: list[Finding]) -> Manifest | None
         return None
     try:
         manifest = read_manifest(directory)
-    except Precondition as error:
-        findings.append(_error("manifest-unreadable", error.info.message))
+    except Precondition as why:
+        findings.append(error("manifest-unreadable", why.info.message, REBUILD))
         return None
     if manifest.format != FORMAT:
-        findings.append(_error("manifest-foreign", f"the manifest is of a {manifest.format}, not of a mapping"))
+        findings.append(error("manifest-foreign", f"the manifest is of a {manifest.format}, not of a mapping"))
+        return manifest
+    listed = {entry.name for entry in manifest.files}
+    findings += [
+        error("manifest-incomplete", f"the manifest does not list {name}") for name in place.names if name not in listed
+    ]
     for entry in manifest.files:
         path = directory / entry.name
-        if path.is_file() and hash_file(path) != entry.sha256:
-            findings.append(_error("hash-mismatch", f"{entry.name} has other content than its manifest says"))
+        if not path.is_file() and entry.name not in place.names:
+            findings.append(error("file-missing", f"{entry.name}, which the manifest lists, is missing"))
+        elif path.is_file() and hash_file(path) != entry.sha256:
+            findings.append(error("hash-mismatch", f"{entry.name} has other content than its manifest says"))
     return manifest

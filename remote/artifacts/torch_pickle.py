@@ -1,4 +1,4 @@
-"""Reading a tensor saved by `torch.save` without torch and without executing anything.
+"""Reading vectors saved by `torch.save` without torch and without executing anything.
 
 A `.pt` file is a zip of stored entries: `<stem>/data.pkl` rebuilds the tensor from `<stem>/data/<key>` and
 `<stem>/byteorder` says how the numbers lie (torch 2.13, `torch/serialization.py`). The pickle may name exactly the tensor
@@ -59,27 +59,51 @@ class _Unpickler(pickle.Unpickler):
         return _Storage(dtype, str(key), int(count))
 
 
-def read_tensor(path: Path) -> "np.ndarray[Any, Any]":
+Array = np.ndarray[Any, Any]
+
+
+def read_tensor(path: Path) -> Array:
     """The one-dimensional tensor in a `.pt` file; raises UnreadableTensor for everything else, OSError for I/O."""
+    value = read_saved(path)
+    if isinstance(value, dict):
+        raise UnreadableTensor("it holds several tensors by name, not one")
+    return value
+
+
+def read_saved(path: Path) -> Array | dict[str, Array]:
+    """The one-dimensional tensor in a `.pt` file, or its dictionary of them.
+
+    Raises UnreadableTensor for everything else, OSError for I/O.
+    """
     if path.stat().st_size > _MAX_BYTES:
         raise UnreadableTensor(f"the file has {path.stat().st_size} bytes; no mapping is that large")
     try:
         with zipfile.ZipFile(path) as archive:
             return _read(archive)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, KeyError, NotImplementedError) as error:
-        raise UnreadableTensor(f"no whole torch.save archive: {error}") from error
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-        if isinstance(error, UnreadableTensor):
-            raise
+    except UnreadableTensor:
+        raise
+    except (pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError) as error:
         raise UnreadableTensor(f"its pickle holds no plain tensor: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive makes zipfile and pickle raise nearly anything
+        raise UnreadableTensor(f"no whole torch.save archive: {error or type(error).__name__}") from error
 
 
-def _read(archive: zipfile.ZipFile) -> "np.ndarray[Any, Any]":
+def _read(archive: zipfile.ZipFile) -> Array | dict[str, Array]:
+    if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
+        raise UnreadableTensor("unpacked it would be larger than any mapping")
     pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise UnreadableTensor("no data.pkl in the archive")
     stem = pickles[0].removesuffix("data.pkl")
     value = _Unpickler(io.BytesIO(archive.read(pickles[0]))).load()
+    if isinstance(value, dict):
+        return {str(name): _array(archive, stem, tensor) for name, tensor in value.items()}
+    return _array(archive, stem, value)
+
+
+def _array(archive: zipfile.ZipFile, stem: str, value: object) -> Array:
     if not (isinstance(value, tuple) and len(value) == 4 and isinstance(value[0], _Storage)):
         raise UnreadableTensor(f"it holds a {type(value).__name__}, not one tensor")
     storage, offset, size, stride = value
@@ -87,8 +111,10 @@ def _read(archive: zipfile.ZipFile) -> "np.ndarray[Any, Any]":
         raise UnreadableTensor(f"the tensor has shape {tuple(size)}, stride {tuple(stride)}; a plain vector is needed")
     names = set(archive.namelist())
     order = archive.read(stem + "byteorder") if stem + "byteorder" in names else b"little"
+    if order not in {b"little", b"big"}:
+        raise UnreadableTensor(f"its byte order is {order[:16]!r}")
     data = archive.read(f"{stem}data/{storage.key}")
     dtype = storage.dtype.newbyteorder(">" if order == b"big" else "<")
-    if len(data) != storage.count * dtype.itemsize or size[0] > storage.count:
+    if len(data) != storage.count * dtype.itemsize or not 0 <= size[0] <= storage.count:
         raise UnreadableTensor(f"the storage has {len(data)} bytes, its tensor needs {size[0] * dtype.itemsize}")
     return np.frombuffer(data, dtype)[: size[0]].astype(storage.dtype)

@@ -4,6 +4,7 @@ import msgspec
 
 from remote.jobs.gpu_demand import gpu_demand
 from remote.jobs.log_bound import LOG_LIMIT_BYTES
+from remote.protocol.mappings import MappingBuildSpec, MappingConvertSpec, MappingCoverageSpec
 from remote.protocol.specs import (
     BenchmarkSpec,
     EvaluationSpec,
@@ -44,6 +45,9 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     StoreImportSpec: ("conversion", "remote.agents.extraction.conversion", 30.0),
     VocabularySpec: ("vocabulary", "remote.agents.vocabulary.worker", 30.0),
     MappingCopySpec: ("mapping_copy", "remote.agents.vocabulary.worker", 30.0),
+    MappingBuildSpec: ("mapping_build", "remote.agents.vocabulary.worker", 30.0),
+    MappingConvertSpec: ("mapping_convert", "remote.agents.vocabulary.worker", 30.0),
+    MappingCoverageSpec: ("mapping_coverage", "remote.agents.vocabulary.worker", 30.0),
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
     BenchmarkSpec: ("benchmark", "remote.agents.evaluation.worker", 30.0),

@@ -1,5 +1,7 @@
 """What each request does; everything here may block, and runs in a thread."""
 
+from pathlib import Path
+
 import msgspec
 
 from remote.errors import UsageError
@@ -10,12 +12,14 @@ from remote.paths import resolve_path
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
+from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned
-from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
+from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.requests import (
     Done,
     GetJob,
     Hello,
+    InspectMapping,
     JobList,
     JobReply,
     ListJobs,
@@ -26,6 +30,7 @@ from remote.protocol.requests import (
     PlanTuning,
     ProgressPage,
     ReadBenchmark,
+    ReadCoverage,
     ReadLog,
     ReadProgress,
     ReadTelemetry,
@@ -90,9 +95,12 @@ class Desk:
             case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
                 self._store.secrets.redactor()
                 return self._answer_about_servers(request)
-            case PlanRun() | PlanExtraction() | ReadVerdict() | ValidateMapping():
+            case PlanRun() | PlanExtraction() | ReadVerdict():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
+            case ValidateMapping() | InspectMapping() | ReadCoverage():
+                self._store.secrets.redactor()
+                return self._answer_about_mappings(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
                 return self._answer_about_storage(request)
             case _:
@@ -100,8 +108,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | PlanExtraction | ReadVerdict | ValidateMapping
-    ) -> RunPlan | ExtractionPlanned | VerdictReport | MappingReport:
+        self, request: PlanRun | PlanExtraction | ReadVerdict
+    ) -> RunPlan | ExtractionPlanned | VerdictReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -117,10 +125,29 @@ class Desk:
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 
                 return read_verdict(store, job_id)
-            case ValidateMapping(path=path):
-                from remote.artifacts.mapping_validation import validate_mapping  # noqa: PLC0415
 
-                return validate_mapping(resolve_path(store.root, path))
+    def _answer_about_mappings(
+        self, request: ValidateMapping | InspectMapping | ReadCoverage
+    ) -> MappingReport | MappingInspection | CoverageReport:
+        """Imports what it needs when it is asked, as above."""
+        store = self._store
+        match request:
+            case ValidateMapping(path=path, target_model=target_model, drafter=drafter, store=compared):
+                from remote.artifacts.mapping_checks import Companions, validate_against  # noqa: PLC0415
+
+                named = (self._place(one) for one in (target_model, drafter, compared))
+                return validate_against(resolve_path(store.root, path), Companions(*named))
+            case InspectMapping(path=path, target_model=target_model):
+                from remote.storage.mapping_inspection import inspect_mapping  # noqa: PLC0415
+
+                return inspect_mapping(store, resolve_path(store.root, path), self._place(target_model))
+            case ReadCoverage(job_id=job_id):
+                from remote.pipeline.coverage import read_coverage  # noqa: PLC0415
+
+                return read_coverage(store, job_id)
+
+    def _place(self, path: str | None) -> Path | None:
+        return None if path is None else resolve_path(self._store.root, path)
 
     def _answer_about_servers(
         self, request: PlanServer | ReadBenchmark | PlanTuning | ReadTuning

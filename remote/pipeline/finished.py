@@ -7,12 +7,14 @@ from remote.artifacts.manifest import artifact_ref, verify
 from remote.errors import Precondition
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import is_over
+from remote.protocol.mappings import MappingCoverageSpec
 from remote.protocol.specs import BenchmarkSpec, RunSpec, TuningSpec
 
-Reporting = Literal["benchmark", "tuning", "run"]
+Reporting = Literal["benchmark", "tuning", "run", "mapping_coverage"]
 """Agents whose jobs leave a report behind."""
 
-_SPECS = {"benchmark": BenchmarkSpec, "tuning": TuningSpec, "run": RunSpec}
+_SPECS = {"benchmark": BenchmarkSpec, "tuning": TuningSpec, "run": RunSpec, "mapping_coverage": MappingCoverageSpec}
+_KINDS = {"run": "verdict", "mapping_coverage": "coverage"}
 
 
 def report_directory(store: JobStore, job_id: str, agent: Reporting) -> Path:
@@ -24,7 +26,7 @@ def report_directory(store: JobStore, job_id: str, agent: Reporting) -> Path:
     job = store.get(job_id)
     if not isinstance(job.spec, _SPECS[agent]):
         raise Precondition(f"{job_id} is no {agent} but a {job.agent} job", next_command="roost jobs")
-    kind, what = ("verdict", "verdict") if agent == "run" else (agent, "report")
+    kind, what = _KINDS.get(agent, agent), "verdict" if agent == "run" else "report"
     outputs = [] if job.result is None else [output for output in job.result.outputs if output.kind == kind]
     if not outputs and is_over(job.state):
         raise Precondition(f"{job_id} ended without a {what}", next_command=f"roost status {job_id}")

@@ -13,6 +13,7 @@ class RunLayout(NamedTuple):
     directory: Path
     store: Path
     mapping: Path
+    counts: Path
     checkpoints: Path
     drafter: Path
     baseline_report: Path
@@ -40,6 +41,7 @@ def lay_out(run: RunConfig, root: Path) -> RunLayout:
         directory=directory,
         store=directory / "store",
         mapping=directory / "mapping",
+        counts=directory / "counts",
         checkpoints=directory / "checkpoints",
         drafter=directory / "drafter",
         baseline_report=directory / "evaluation-baseline",

@@ -75,6 +75,7 @@ def vocabulary(plan: Blueprint) -> VocabularySpec:
         store=str(plan.layout.store),
         target_model=plan.path(plan.run.target.model),
         mapping=str(plan.layout.mapping),
+        counts=str(plan.layout.counts),
         vocabulary=msgspec.structs.replace(config, source=source),
         fingerprint=plan.fingerprints.vocabulary,
     )

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from remote.protocol.base import Message
+from remote.protocol.mappings import MappingLayout
 from remote.protocol.progress import StageName
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import Arm, ServerSpec
@@ -26,7 +27,7 @@ class MappedFile(Message, frozen=True, kw_only=True):
 
 
 class MappingReport(Message, frozen=True, kw_only=True):
-    """The state of a mapping directory; `valid` means no finding of severity error."""
+    """The state of a mapping; `valid` means no finding of severity error, `against` names what it was compared with besides."""
 
     path: str
     valid: bool
@@ -36,6 +37,34 @@ class MappingReport(Message, frozen=True, kw_only=True):
     target_vocab_size: int | None
     coverage: float | None
     provenance: Literal["roost", "foreign"]
+    layout: MappingLayout = "roost"
+    against: list[str] = []
+
+
+class MappingUse(Message, frozen=True, kw_only=True):
+    """Something on the host with the same draft vocabulary: another copy, a drafter, or a run that names it as its source."""
+
+    kind: Literal["mapping", "drafter", "run"]
+    path: str
+
+
+class MappingInspection(Message, frozen=True, kw_only=True):
+    """A mapping in full: its report, what its metadata and its manifest say, the range of its tokens, who else has it, the
+    backups that copies over it left beside it, and the counts that it was built from.
+    """
+
+    report: MappingReport
+    meta: dict[str, str]
+    producer: str | None
+    created_at: float | None
+    inputs: dict[str, str]
+    lowest_id: int | None
+    highest_id: int | None
+    special_tokens: int | None
+    special_covered: int | None
+    used_by: list[MappingUse]
+    backups: list[str]
+    counts: str | None
 
 
 class PromptResult(Message, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from remote.protocol.base import Message
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
+from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
-from remote.protocol.reports import MappingReport, RunPlan, ServerPlan, VerdictReport
+from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, VerdictReport
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
 from remote.protocol.storage import (
@@ -141,9 +142,25 @@ class ReadBenchmark(Message, frozen=True, kw_only=True):
 
 
 class ValidateMapping(Message, frozen=True, kw_only=True):
-    """Validate a mapping directory on the host -> `MappingReport`."""
+    """Validate a mapping on the host, compared with the target, the drafter and the store that are named -> `MappingReport`."""
 
     path: str
+    target_model: str | None = None
+    drafter: str | None = None
+    store: str | None = None
+
+
+class InspectMapping(Message, frozen=True, kw_only=True):
+    """Everything that is known of a mapping on the host -> `MappingInspection`."""
+
+    path: str
+    target_model: str | None = None
+
+
+class ReadCoverage(Message, frozen=True, kw_only=True):
+    """What a job said of a mapping's coverage -> `CoverageReport`."""
+
+    job_id: JobId
 
 
 Request = (
@@ -167,6 +184,8 @@ Request = (
     | PlanTuning
     | ReadTuning
     | ValidateMapping
+    | InspectMapping
+    | ReadCoverage
     | SetSecret
     | RemoveSecret
     | ListSecrets
@@ -251,6 +270,8 @@ Reply = (
     | TuningPlan
     | TuningReport
     | MappingReport
+    | MappingInspection
+    | CoverageReport
     | SecretList
     | StorageReport
     | ReclaimPlan

@@ -4,6 +4,7 @@ from typing import Literal
 
 from remote.protocol.base import Message
 from remote.protocol.ids import JobId
+from remote.protocol.mappings import MappingBuildSpec, MappingConvertSpec, MappingCoverageSpec
 from remote.protocol.run import (
     CAPTURE_MEMORY_BYTES,
     BenchmarkConfig,
@@ -119,21 +120,29 @@ class StoreImportSpec(Message, frozen=True, kw_only=True):
 
 
 class VocabularySpec(Message, frozen=True, kw_only=True):
-    """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it."""
+    """Build the mapping from the store's loss-masked token counts, or copy it from `vocabulary.source`, and validate it.
+
+    What was counted is kept at `counts`.
+    """
 
     store: str
     target_model: str
     mapping: str
     vocabulary: VocabularyConfig
     fingerprint: str
+    counts: str | None = None
 
 
 class MappingCopySpec(Message, frozen=True, kw_only=True):
-    """Copy a validated mapping; an existing different destination is refused unless `replace`."""
+    """Copy a validated mapping; an existing different destination is refused unless `replace`.
+
+    `origin` says where it lay on another host, if it came from there: what lies in ROOT/incoming then goes once it has its place.
+    """
 
     source: str
     destination: str
     replace: bool = False
+    origin: str | None = None
 
 
 class TrainingSpec(Message, frozen=True, kw_only=True):
@@ -220,7 +229,10 @@ Spec = (
     | StoreExportSpec
     | StoreImportSpec
     | VocabularySpec
+    | MappingBuildSpec
     | MappingCopySpec
+    | MappingConvertSpec
+    | MappingCoverageSpec
     | TrainingSpec
     | EvaluationSpec
     | PurgeSpec

@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).parents[2]
 VOCABULARY, HIDDEN, LAYERS = 40, 32, [1, 2, 3]
 
 
-def _save_tensor(path: Path, array: np.ndarray) -> None:
+def _save_tensors(path: Path, array: np.ndarray) -> None:
     torch.save(torch.from_numpy(array.copy()), path)
 
 
@@ -118,7 +118,7 @@ class Inputs:
             coverage=1.0,
             fingerprint="mapping",
             inputs={},
-            save_tensor=_save_tensor,
+            save_tensors=_save_tensors,
         )
 
     def spec(self, *, output: str = "a", fingerprint: str = "f", **settings) -> TrainingSpec:

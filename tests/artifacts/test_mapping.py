@@ -14,7 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.agents.vocabulary.worker import _save_tensor
+from remote.agents.vocabulary.worker import save_tensors
+from remote.artifacts import atomic, landing
+from remote.artifacts.manifest import hash_file, read_manifest
 from remote.artifacts.mapping import FILE_NAMES, Mapping, write_mapping
 from remote.artifacts.mapping_copy import copy_mapping
 from remote.artifacts.mapping_validation import read_mapping, validate_mapping
@@ -58,7 +60,7 @@ def test_a_mapping_of_kimi_size_is_built_as_speculators_builds_it(tmp_path: Path
         coverage=mapping.coverage(counts),
         fingerprint="f",
         inputs={},
-        save_tensor=_save_tensor,
+        save_tensors=save_tensors,
     )
     for name, size in KIMI_SIZES.items():
         assert (tmp_path / name).stat().st_size == size, name
@@ -84,7 +86,7 @@ def test_a_foreign_mapping_is_accepted_and_said_to_be_foreign(kimi: Path) -> Non
         ("d2t", lambda d: d.astype(np.int32), "dtype-int32"),
         ("d2t", lambda d: d.astype(">i8"), "byte-order-wrong"),
         ("d2t", lambda d: np.concatenate([[-1], d[1:]]), "offset-negative"),
-        ("d2t", lambda d: np.concatenate([d[:16_000], np.zeros(16_000, np.int64)]), "offset-decreasing"),
+        ("d2t", lambda d: np.concatenate([d[:16_000], np.zeros(16_000, np.int64)]), "zero-tail"),
         ("d2t", lambda d: d + 163_840, "id-out-of-range"),
         ("d2t", lambda d: d.reshape(2, -1), "shape-wrong"),
         ("d2t", lambda d: d[:-1], "mask-count"),
@@ -184,3 +186,76 @@ def test_the_invariant_holds_for_any_counts(counts: list[int], data: st.DataObje
     assert np.array_equal(np.flatnonzero(mapping.t2d), mapping.d2t + np.arange(size))
     expected = sorted(sorted(range(len(counts)), key=lambda token: (-counts[token], token))[:size])
     assert mapping.target_ids.tolist() == expected
+
+
+def test_the_same_mapping_is_not_replaced_and_a_foreign_one_is_sealed_where_it_lies(kimi: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "copy"
+    first = copy_mapping(kimi, destination, on_progress=nothing)
+    assert copy_mapping(kimi, destination, replace=True, on_progress=nothing) == first
+    (destination / "manifest.json").unlink()
+    copy_mapping(kimi, destination, on_progress=nothing)
+    assert validate_mapping(destination).provenance == "roost"
+    assert not list(tmp_path.glob("copy.*"))
+
+
+def test_the_provenance_of_a_copy_reaches_back_to_the_store(kimi: Path, tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    built.mkdir()
+    write_mapping(
+        built,
+        Mapping.from_target_ids(np.array([1, 3]), 5),
+        target_model="m",
+        coverage=0.5,
+        fingerprint="f",
+        inputs={"store": "abc"},
+        save_tensors=save_tensors,
+    )
+    copy_mapping(built, tmp_path / "copy", origin="lab:/data/mapping", on_progress=nothing)
+    inputs = read_manifest(tmp_path / "copy").inputs
+    assert inputs["store"] == "abc"
+    assert inputs["source"] == "lab:/data/mapping"
+    assert inputs["source_manifest"] == hash_file(built / "manifest.json")
+
+
+class _Power(Exception):
+    pass
+
+
+@pytest.mark.parametrize("point", ["publish_directory", "exchange", "discard"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_replacement_that_breaks_off_leaves_the_old_or_the_new(
+    kimi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, when: str
+) -> None:
+    """At each step of taking a name over; the next call brings it to its end, and the old one is kept."""
+    destination = tmp_path / "copy"
+    destination.mkdir()
+    (destination / "precious.txt").write_text("mine")
+    place = landing.Landing if point == "discard" else landing
+    real = getattr(place, point)
+
+    def break_off(*arguments: object) -> None:
+        if when == "after":
+            real(*arguments)
+        raise _Power
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, point, break_off)
+        with pytest.raises(_Power):
+            copy_mapping(kimi, destination, replace=True, on_progress=nothing)
+    is_old = (destination / "precious.txt").exists()
+    assert is_old or validate_mapping(destination).valid
+    copy_mapping(kimi, destination, replace=True, on_progress=nothing)
+    assert validate_mapping(destination).valid
+    kept = [path for path in tmp_path.glob("copy.replaced-*") if (path / "precious.txt").exists()]
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_names_change_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_call: bool) -> None:
+    if not has_call:
+        monkeypatch.setattr(atomic, "_libc", object())
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    atomic.exchange(tmp_path / "one", tmp_path / "other")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*/*")) == ["one/other", "other/one"]

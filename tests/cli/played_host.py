@@ -8,9 +8,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import (
     BENCHMARK_REPORT,
+    COVERAGE_REPORT,
     EVENTS,
     GPU_TOPOLOGY,
     JOB,
+    MAPPING_INSPECTION,
+    MAPPING_REPORT,
     REPLIES,
     SERVER_PLAN,
     TELEMETRY_SAMPLE,
@@ -26,6 +29,7 @@ from remote.protocol.jobs import Job
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
 from remote.protocol.requests import (
     GetJob,
+    InspectMapping,
     JobList,
     JobReply,
     ListJobs,
@@ -34,11 +38,13 @@ from remote.protocol.requests import (
     PlanTuning,
     ProgressPage,
     ReadBenchmark,
+    ReadCoverage,
     ReadProgress,
     ReadTelemetry,
     ReadTuning,
     ReadVerdict,
     StartJob,
+    ValidateMapping,
     Welcome,
 )
 from remote.protocol.telemetry import ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
@@ -65,6 +71,7 @@ class PlayedHost:
         self.server_events: list = [next(event for event in EVENTS if isinstance(event, ServerReady))]
         self.started_result = JOB.result
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
+        self.mapping_report = MAPPING_REPORT
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
@@ -104,6 +111,12 @@ class PlayedHost:
                 return SERVER_PLAN
             case ReadBenchmark():
                 return BENCHMARK_REPORT
+            case ValidateMapping():
+                return self.mapping_report
+            case InspectMapping():
+                return MAPPING_INSPECTION
+            case ReadCoverage():
+                return COVERAGE_REPORT
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import RUN_PLAN, SAMPLES
 
 from console.cli.server_text import server_lines
-from console.cli.text import extraction_plan_lines, job_lines, job_table, mapping_lines, progress_line, state_words
+from console.cli.text import extraction_plan_lines, job_lines, job_table, progress_line, state_words
+from console.cli.vocabulary_text import mapping_lines
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord
 from remote.protocol.reports import Finding, MappingReport

@@ -181,7 +181,7 @@ POINTS = {
     "a copied file": Point("copy", mapping_copy, "copy_files"),
     "the manifest of a copy": Point("copy", mapping_copy, "seal_mapping"),
     "a mapping's arrays": Point("build", vocabulary, "write_mapping"),
-    "a mapping's tensors": Point("build", vocabulary, "_save_tensor"),
+    "a mapping's tensors": Point("build", vocabulary, "save_tensors"),
     "a checkpoint": Point("train", checkpoint, "_state"),
     "a checkpoint's manifest": Point("train", checkpoint, "write_manifest"),
     "the drafter": Point("export", training, "write_checkpoint"),

@@ -6,6 +6,7 @@ from remote.protocol import (
     errors,
     frames,
     jobs,
+    mappings,
     progress,
     reports,
     requests,
@@ -96,7 +97,34 @@ TRASH_ENTRY = storage.TrashEntry(
 )
 KEPT = storage.KeptItem(path="/data/roost/runs/old/mapping", reason="the draft vocabulary is small")
 PURGE = specs.PurgeSpec(entries=["/data/roost/trash/261201-101500-old-1f2e"])
-MAPPING_COPY = specs.MappingCopySpec(source="/data/mapping", destination="/data/copy", replace=True)
+MAPPING_COPY = specs.MappingCopySpec(
+    source="/data/mapping", destination="/data/copy", replace=True, origin="lab:/data/roost/runs/old/mapping"
+)
+TOKEN_SOURCE = mappings.TokenSource(path="runs/old/store", weight=0.5)
+MAPPING_BUILD = mappings.MappingBuildSpec(
+    sources=[TOKEN_SOURCE],
+    draft_vocab_size=32000,
+    destination="mappings/new",
+    counts="mappings/new-counts",
+    target_model="models/target",
+    forced=[2, 163839],
+    force_special=True,
+    max_length=2048,
+)
+MAPPING_CONVERT = mappings.MappingConvertSpec(
+    source="mappings/new", destination="mappings/elsewhere", layout="specforge", target_model="models/target"
+)
+MAPPING_COVERAGE = mappings.MappingCoverageSpec(
+    sources=[TOKEN_SOURCE],
+    target_model="models/target",
+    mapping="mappings/new",
+    draft_vocab_size=32000,
+    curve=[8000, 32000],
+    missing=20,
+    proposals=3,
+    max_length=2048,
+    minimum_coverage=0.98,
+)
 SERVER = specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER)
 BENCHMARK = specs.BenchmarkSpec(
     url="http://127.0.0.1:30000",
@@ -136,6 +164,7 @@ SPECS = [
     specs.VocabularySpec(
         store="/runs/embedded/store",
         target_model="/models/target",
+        counts="/data/roost/runs/embedded/counts",
         mapping="/runs/embedded/mapping",
         vocabulary=VOCABULARY,
         fingerprint="f" * 64,
@@ -168,6 +197,9 @@ SPECS = [
     PURGE,
     specs.RecorderSpec(idle_exit_s=900.0),
     specs.ExerciseSpec(gpus=8, steps=3600, step_s=1.0, stands_after=12),
+    MAPPING_BUILD,
+    MAPPING_CONVERT,
+    MAPPING_COVERAGE,
 ]
 
 STAGE_STATES = [
@@ -321,6 +353,46 @@ MAPPING_REPORT = reports.MappingReport(
     target_vocab_size=163840,
     coverage=0.96875,
     provenance="foreign",
+    layout="speculators-0.9",
+    against=["/data/models/target"],
+)
+MAPPING_USE = reports.MappingUse(kind="drafter", path="/data/roost/runs/old/drafter")
+MAPPING_INSPECTION = reports.MappingInspection(
+    report=MAPPING_REPORT,
+    meta={"target_model": "moonshotai/Kimi-K2.5"},
+    producer="roost vocabulary 2",
+    created_at=T0,
+    inputs={"store": "c" * 64},
+    lowest_id=0,
+    highest_id=163000,
+    special_tokens=16,
+    special_covered=3,
+    used_by=[MAPPING_USE],
+    backups=["/data/mapping.replaced-20261201-101500-1f2e"],
+    counts="/data/mapping-counts",
+)
+COUNTED_SOURCE = mappings.CountedSource(
+    path="/data/roost/runs/old/store", kind="store", weight=0.5, tokens=17_300_000, sha256="d" * 64
+)
+CURVE_POINT = mappings.CurvePoint(draft_vocab_size=8000, coverage=0.90625)
+MISSING_TOKEN = mappings.MissingToken(token_id=163000, count=12.0, share=0.0009765625, text=" Grüße")
+COVERAGE_REPORT = mappings.CoverageReport(
+    mapping="/data/mapping",
+    target_model="/data/models/target",
+    sources=[COUNTED_SOURCE],
+    tokens=8_650_000.0,
+    distinct_tokens=90_000,
+    target_vocab_size=163_840,
+    draft_vocab_size=32_000,
+    coverage=0.96875,
+    best_coverage=0.984375,
+    proposals=3,
+    acceptance_length_bound=3.75,
+    best_acceptance_length_bound=3.875,
+    curve=[CURVE_POINT, mappings.CurvePoint(draft_vocab_size=32_000, coverage=0.984375)],
+    missing=[MISSING_TOKEN],
+    missing_tokens=58_000,
+    minimum_coverage=0.98,
 )
 PROMPT = reports.PromptResult(
     prompt_id="p-1",
@@ -614,7 +686,14 @@ REQUESTS = [
     requests.ReadTuning(job_id="tuning-260718-101400-cd34"),
     requests.ReadBenchmark(job_id="benchmark-260718-101400-cd34"),
     requests.ReadVerdict(job_id="run-260718-101400-cd34"),
-    requests.ValidateMapping(path="/data/mapping"),
+    requests.ValidateMapping(
+        path="/data/mapping",
+        target_model="/data/models/target",
+        drafter="/data/drafter",
+        store="/data/roost/runs/old/store",
+    ),
+    requests.InspectMapping(path="/data/mapping", target_model="/data/models/target"),
+    requests.ReadCoverage(job_id="mapping-coverage-260718-101400-cd34"),
     secrets.SetSecret(name="HF_TOKEN", value="hf_" + "x" * 34, op_id=OP_ID),
     secrets.RemoveSecret(name="HF_TOKEN", op_id=OP_ID),
     secrets.ListSecrets(),
@@ -738,6 +817,8 @@ REPLIES = [
     TUNING_PLAN,
     TUNING_REPORT,
     MAPPING_REPORT,
+    MAPPING_INSPECTION,
+    COVERAGE_REPORT,
     storage.StorageReport(root="/data/roost", mounts=[MOUNT_SAMPLE], entries=[STORAGE_ENTRY], trash=[TRASH_ENTRY]),
     storage.ReclaimPlan(
         paths=["/data/roost/runs/old"],
@@ -784,6 +865,11 @@ SAMPLES: list[Message] = [
     JOB,
     FINDING,
     MAPPED_FILE,
+    MAPPING_USE,
+    TOKEN_SOURCE,
+    COUNTED_SOURCE,
+    CURVE_POINT,
+    MISSING_TOKEN,
     PROMPT,
     DIVERGENCE,
     ARM_LEVEL,

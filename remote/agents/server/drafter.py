@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remote.artifacts.mapping import Mapping as VocabularyMapping
-from remote.artifacts.mapping_validation import check_pair
+from remote.artifacts.mapping_pair import check_pair
 from remote.artifacts.safetensors_file import open_safetensors
 from remote.engines.layer_ids import to_sglang
 from remote.errors import Precondition
