@@ -116,6 +116,8 @@ class OpenSSH:
         self._process = subprocess.Popen(command, stdout=log, stderr=log)
         while True:
             with socket.socket() as probe:
+                # From the server's own address and, by chance, its port, a socket is connected to itself before anybody listens.
+                probe.bind(("127.0.0.2", 0))
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             assert self._process.poll() is None, (self.directory / "sshd.log").read_text()
