@@ -1,8 +1,8 @@
 """Whether a store of bfloat16 states is worth compressing: ratio and speed of a core, on the states of a store that is there.
 
 The bytes are split first (all upper bytes, which hold sign and exponent and repeat; then all lower ones, which hardly do), for without
-that little is gained; codecs are python-zstandard's and Blosc2's, which splits by itself. Uncompressed is what the store does now:
-`writev` of the states, and a copy out of the map. `python bench/compression.py STORE [SAMPLES]`; the codecs are installed for the run.
+that little is gained; codecs are python-zstandard's and Blosc2's, which splits by itself. Uncompressed is a
+copy each way, which a store in memory costs at least. `python bench/compression.py STORE [SAMPLES]`; the codecs are installed for the run.
 """
 
 import statistics

@@ -32,7 +32,9 @@ def inspection_lines(found: MappingInspection) -> list[str]:
     if found.lowest_id is not None:
         lines.append(f"  target ids {found.lowest_id:,} to {found.highest_id:,}")
     if found.special_tokens is not None:
-        lines.append(f"  {found.special_covered} of the target's {found.special_tokens} special tokens have a draft id")
+        lines.append(
+            f"  special tokens of the target with a draft id: {found.special_covered} of {found.special_tokens}"
+        )
     if found.producer is not None:
         lines.append(f"  made by {one_line(found.producer)}")
     lines += [f"  from {one_line(key)}: {one_line(value)}" for key, value in sorted(found.inputs.items())]

@@ -26,7 +26,10 @@ from remote.protocol.jobs import Job, is_over
 
 
 class Actions(App[int]):
-    """The methods that the table in `keymap` names; what they act on is the business of the app that inherits them."""
+    """The methods that the table in `keymap` names; what they act on is the business of the app that inherits them.
+
+    Textual's metaclass leaves no room for that of abstract classes, so what the app must define raises NotImplementedError here.
+    """
 
     actions: tuple[Action, ...] = ACTIONS
     _state: HostState

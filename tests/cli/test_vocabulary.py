@@ -45,7 +45,7 @@ def test_an_invalid_mapping_is_shown_with_its_fix_and_exits_5(played_host, roost
 def test_an_inspection_says_where_it_came_from_and_who_has_it(played_host, roost) -> None:
     told = roost("vocabulary", "inspect", "m", "--target", "t")
     assert told.exit_code == 5, "it has findings of severity error"
-    for words in ("made by roost vocabulary 2", "the same vocabulary: drafter", "backup: ", "3 of the target's 16"):
+    for words in ("made by roost vocabulary 2", "the same vocabulary: drafter", "backup: ", "with a draft id: 3 of 16"):
         assert words in told.stdout
     assert played_host.asked == [InspectMapping(path="m", target_model="t")]
     assert json.loads(roost("vocabulary", "inspect", "m", "--json").stdout)["inspection"]["lowest_id"] == 0

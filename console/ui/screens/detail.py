@@ -16,7 +16,7 @@ from console.ui.widgets.palette import Palette
 
 
 class DetailScreen(OwnKeysScreen):
-    """A text that scrolls; Escape goes back."""
+    """A text that scrolls; Escape goes back. Abstract by `view` alone: Textual's metaclass leaves no room for that of abstract classes."""
 
     BINDINGS = [Binding("escape", "app.pop_screen", "Back")]
     APP_KEYS = OwnKeysScreen.APP_KEYS | {"diagnoses", "gpus"}

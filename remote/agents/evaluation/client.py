@@ -58,7 +58,7 @@ class EngineClient:
                     f"the server does not forget its prefixes: {response.status_code} {response.text[:300]!r}",
                     hint="if somebody else asks it, wait until they are done; else see the server's log",
                 )
-            time.sleep(0.1)
+            time.sleep(0.1)  # no engine tells when it is idle
 
     def complete(self, input_ids: list[int], max_tokens: int) -> Completion:
         """Continue `input_ids` greedily; the end-of-sequence token ends it. Raises WorkFailed."""

@@ -90,16 +90,24 @@ def acceptance_of(checkpoint: Path) -> Acceptance | None:
     return None if measured is None else Acceptance(**measured)
 
 
+def leading_checkpoint(directory: Path, fingerprint: str) -> Path | None:
+    """What `best_checkpoint` will be, by the records and the sizes alone: at every save, reading the checkpoints whole would cost minutes."""
+    return next((path for path in _ranked(directory) if _is_sound(path, fingerprint, hashes=False)), None)
+
+
 def best_checkpoint(directory: Path, fingerprint: str) -> Path | None:
     """The sound checkpoint of the training with the longest acceptance on held-out text, the newer of equals; None without any."""
+    return next((path for path in _ranked(directory) if _is_sound(path, fingerprint)), None)
+
+
+def _ranked(directory: Path) -> list[Path]:
     measured = [(found.length, path) for path in _checkpoints(directory) if (found := acceptance_of(path)) is not None]
-    ranked = [path for _, path in sorted(measured, reverse=True)]
-    return next((path for path in ranked if _is_sound(path, fingerprint)), None)
+    return [path for _, path in sorted(measured, reverse=True)]
 
 
 def prune_checkpoints(directory: Path, fingerprint: str, *, keep: int) -> None:
-    """Remove all checkpoints but the newest `keep` and the best."""
-    kept = {*_checkpoints(directory)[:keep], best_checkpoint(directory, fingerprint)}
+    """Remove all checkpoints but the newest `keep` and the leading one."""
+    kept = {*_checkpoints(directory)[:keep], leading_checkpoint(directory, fingerprint)}
     for path in set(_checkpoints(directory)) - kept:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -120,9 +128,9 @@ def _fingerprint(checkpoint: Path) -> str | None:
         return None
 
 
-def _is_sound(checkpoint: Path, fingerprint: str) -> bool:
+def _is_sound(checkpoint: Path, fingerprint: str, *, hashes: bool = True) -> bool:
     try:
-        verify(checkpoint)
+        verify(checkpoint, hashes=hashes)
     except RoostError:
         return False
     return _fingerprint(checkpoint) == fingerprint

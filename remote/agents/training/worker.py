@@ -12,6 +12,7 @@ from remote.agents.training.checkpoint import (
     checkpoint_bytes,
     checkpoint_step,
     discard_unfinished,
+    leading_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
     record_acceptance,
@@ -91,7 +92,7 @@ class _Checkpoints:
                 acceptance_length=acceptance.length,
                 accuracy=acceptance.accuracy,
                 tokens=acceptance.tokens,
-                best=self.best() == checkpoint,
+                best=leading_checkpoint(self.directory, self.spec.fingerprint) == checkpoint,
             )
         )
 
