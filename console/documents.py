@@ -72,20 +72,20 @@ class StartedTuning(Document, frozen=True, kw_only=True):
 
 
 class JobOutcome(Document, frozen=True, kw_only=True):
-    """A job that was started and waited for."""
+    """A job that was started, and waited for unless that was not wanted."""
 
     job: Job
 
 
 class MadeMapping(Document, frozen=True, kw_only=True):
-    """The job of a build, a copy or a conversion, and the state of the mapping that it made."""
+    """The job of a build, a copy or a conversion, and the state of the mapping that it made, once it has."""
 
     job: Job
     mapping: MappingReport | None
 
 
 class MeasuredCoverage(Document, frozen=True, kw_only=True):
-    """The job that measured, and what it found."""
+    """The job that measures, and what it found, once it has."""
 
     job: Job
     report: CoverageReport | None
@@ -182,6 +182,7 @@ DOCUMENTS: dict[str, Any] = {
     "convert": MadeMapping,
     "copy": MadeMapping,
     "coverage": MeasuredCoverage,
+    "coverage_report": CoverageReport,
     "demo": DemoHost,
     "embedded": EmbeddedHost,
     "environment": EnvironmentPlan | None,

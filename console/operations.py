@@ -27,7 +27,7 @@ from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
-from remote.protocol.ids import JobId, OpId, is_job_id, new_job_id, new_op_id
+from remote.protocol.ids import LONGEST_KEY, JobId, OpId, is_job_id, keyed_job_id, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import RunPlan, VerdictReport
@@ -49,7 +49,7 @@ from remote.protocol.requests import (
     Watch,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import PurgeSpec, RunSpec
+from remote.protocol.specs import PurgeSpec, RunSpec, Spec
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -199,7 +199,8 @@ async def plan_run(session: Session, document: str, overrides: dict[str, str] | 
 
 async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = None) -> Job:
     """Start the run of a plan as a job on the host; a plan with problems is refused."""
-    if plan.problems:
+    stem = f"run-{plan.run.name}"
+    if plan.problems and not await was_started(session, stem, op_id):
         raise ConsoleError(
             ErrorInfo(
                 code=ErrorCode.PRECONDITION,
@@ -207,10 +208,38 @@ async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = Non
                 hint="mend what is named, or change the run file, then plan again",
             )
         )
-    request = StartJob(
-        job_id=new_job_id(f"run-{plan.run.name}"), spec=RunSpec(run=plan.run), op_id=op_id or new_op_id()
-    )
+    return await start_job(session, stem, RunSpec(run=plan.run), op_id=op_id)
+
+
+async def start_job(session: Session, stem: str, spec: Spec, *, op_id: OpId | None = None) -> Job:
+    """Start `spec` as a job whose name begins with `stem`; the same operation id again is the same job, also with other words.
+
+    Raises a conflict, with what differs, where that id started another spec; UsageError where it is none.
+    """
+    job_id = new_job_id(stem) if op_id is None else _job_id_of(stem, op_id)
+    request = StartJob(job_id=job_id, spec=spec, op_id=op_id or new_op_id())
     return (await ask(session, request, JobReply, timeout_s=60.0)).job
+
+
+async def was_started(session: Session, stem: str, op_id: OpId | None) -> bool:
+    """Whether this operation has started its job before: what stands in the way of starting it is none then."""
+    if op_id is None:
+        return False
+    try:
+        await get_job(session, _job_id_of(stem, op_id))
+    except ConsoleError as error:
+        if error.info.code is not ErrorCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def _job_id_of(stem: str, op_id: OpId) -> JobId:
+    if not is_job_id(op_id) or len(op_id) > LONGEST_KEY:
+        raise UsageError(
+            f"{op_id!r} is no key: lower-case letters, digits and dashes, at most {LONGEST_KEY} characters"
+        )
+    return keyed_job_id(stem, op_id)
 
 
 async def follow_job(session: Session, job_id: JobId) -> AsyncGenerator[Job | ProgressRecord | LinkState, None]:
@@ -297,8 +326,7 @@ async def restore_from_trash(session: Session, name: str, *, op_id: OpId | None 
 async def start_purge(session: Session, entries: list[TrashEntry], *, op_id: OpId | None = None) -> Job:
     """Start the job that deletes entries of the trash for good."""
     spec = PurgeSpec(entries=[entry.path for entry in entries])
-    request = StartJob(job_id=new_job_id("purge"), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, "purge", spec, op_id=op_id)
 
 
 def list_hosts() -> dict[str, HostConfig]:

@@ -8,21 +8,19 @@ from urllib.parse import urlsplit
 from console.config.run_file import write_settings
 from console.errors import ConsoleError, UsageError
 from console.link.engine_http import HttpReply, exchange
-from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, read_progress
+from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, get_job, read_progress, start_job, was_started
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
+from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady, ServerRestarting
 from remote.protocol.reports import ServerPlan
 from remote.protocol.requests import (
-    JobReply,
     PlanExtraction,
     PlanServer,
     PlanTuning,
     ReadBenchmark,
     ReadTuning,
-    StartJob,
 )
 from remote.protocol.run import BenchmarkConfig
 from remote.protocol.specs import (
@@ -82,13 +80,13 @@ async def plan_extraction(
 
 async def start_server(session: Session, plan: ServerPlan, *, op_id: OpId | None = None) -> Job:
     """Start a planned server as a job of its own, which serves until it is stopped; a plan with problems is refused."""
-    if plan.problems:
+    stem = f"server-{plan.run}"
+    if plan.problems and not await was_started(session, stem, op_id):
         raise _unmet(
             f"the server of {plan.run} cannot start: {'; '.join(plan.problems)}",
             hint="mend what is named, or change the run file",
         )
-    request = StartJob(job_id=new_job_id(f"server-{plan.run}"), spec=plan.spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, stem, plan.spec, op_id=op_id)
 
 
 async def wait_until_ready(session: Session, job: Job) -> ServerReady:
@@ -127,16 +125,14 @@ async def start_verification(
             samples=recaptured, url=server.ready.url, model=server.job.spec.model, capture=server.job.spec.capture
         )
     spec = StoreVerificationSpec(store=store, samples=samples, seed=seed, recapture=recapture)
-    request = StartJob(job_id=new_job_id("verification"), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, "verification", spec, op_id=op_id)
 
 
 async def start_conversion(
     session: Session, spec: StoreExportSpec | StoreImportSpec, *, op_id: OpId | None = None
 ) -> Job:
     """Start the conversion of a store into another trainer's files, or the other way round, as a job."""
-    request = StartJob(job_id=new_job_id("conversion"), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, "conversion", spec, op_id=op_id)
 
 
 async def start_benchmark(
@@ -156,8 +152,7 @@ async def start_benchmark(
         prompts=prompts,
         benchmark=settings,
     )
-    request = StartJob(job_id=new_job_id("benchmark"), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, "benchmark", spec, op_id=op_id)
 
 
 async def read_benchmark(session: Session, job_id: JobId) -> BenchmarkReport:
@@ -173,15 +168,13 @@ async def plan_tuning(session: Session, document: str, overrides: dict[str, str]
 
 async def start_tuning(session: Session, plan: TuningPlan, *, op_id: OpId | None = None) -> Job:
     """Start a planned tuning as a job; a plan with problems is refused. Started again, it goes on where it ended."""
-    if plan.problems:
+    stem = f"tuning-{plan.run.name}"
+    if plan.problems and not await was_started(session, stem, op_id):
         raise _unmet(
             f"the tuning of {plan.run.name} cannot start: {'; '.join(plan.problems)}",
             hint="mend what is named, or change the run file",
         )
-    request = StartJob(
-        job_id=new_job_id(f"tuning-{plan.run.name}"), spec=TuningSpec(run=plan.run), op_id=op_id or new_op_id()
-    )
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return await start_job(session, stem, TuningSpec(run=plan.run), op_id=op_id)
 
 
 async def read_tuning(session: Session, job_id: JobId) -> TuningReport:

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from console.errors import ConsoleError, UsageError
-from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job
+from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, start_job
 from console.operations_bulk import pull, push
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.ids import JobId, OpId, new_job_id, new_op_id
+from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
 from remote.protocol.mappings import (
     INCOMING,
@@ -20,8 +20,8 @@ from remote.protocol.mappings import (
     MappingCoverageSpec,
 )
 from remote.protocol.reports import MappingInspection, MappingReport
-from remote.protocol.requests import InspectMapping, JobReply, ReadCoverage, StartJob, ValidateMapping
-from remote.protocol.specs import MappingCopySpec, Spec
+from remote.protocol.requests import InspectMapping, ReadCoverage, ValidateMapping
+from remote.protocol.specs import MappingCopySpec
 
 _OUTGOING = "outgoing"
 """Where below ROOT the sealed copies lie of foreign mappings that go to other hosts."""
@@ -57,22 +57,22 @@ async def start_mapping_copy(
 ) -> Job:
     """Start a checked copy of a mapping as a job; a different destination is only replaced when told to, and kept."""
     spec = MappingCopySpec(source=source, destination=destination, replace=replace, origin=origin)
-    return await _start(session, "mapping-copy", spec, op_id)
+    return await start_job(session, "mapping-copy", spec, op_id=op_id)
 
 
 async def start_mapping_build(session: Session, spec: MappingBuildSpec, *, op_id: OpId | None = None) -> Job:
     """Start counting and building as a job."""
-    return await _start(session, "mapping-build", spec, op_id)
+    return await start_job(session, "mapping-build", spec, op_id=op_id)
 
 
 async def start_mapping_convert(session: Session, spec: MappingConvertSpec, *, op_id: OpId | None = None) -> Job:
     """Start writing a mapping in another layout as a job."""
-    return await _start(session, "mapping-convert", spec, op_id)
+    return await start_job(session, "mapping-convert", spec, op_id=op_id)
 
 
 async def start_mapping_coverage(session: Session, spec: MappingCoverageSpec, *, op_id: OpId | None = None) -> Job:
     """Start measuring how much of given answers a mapping covers, as a job."""
-    return await _start(session, "mapping-coverage", spec, op_id)
+    return await start_job(session, "mapping-coverage", spec, op_id=op_id)
 
 
 async def read_coverage(session: Session, job_id: JobId) -> CoverageReport:
@@ -136,8 +136,3 @@ def _short_name(found: MappingReport) -> str:
 
 def _unmet(message: str, hint: str) -> ConsoleError:
     return ConsoleError(ErrorInfo(code=ErrorCode.PRECONDITION, message=message, hint=hint))
-
-
-async def _start(session: Session, name: str, spec: Spec, op_id: OpId | None) -> Job:
-    request = StartJob(job_id=new_job_id(name), spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job

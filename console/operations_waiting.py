@@ -63,17 +63,18 @@ async def wait_for_job(
             return await _wait(session, job_id, until, tell)
     except TimeoutError:
         what = f"{job_id} was not over" if until == "over" else f"{job_id} was not {until}"
-        raise timed_out(what, job_id, timeout_s) from None
+        raise timed_out(what, job_id, timeout_s, until=until) from None
 
 
-def timed_out(what: str, job_id: str, timeout_s: float | None) -> ConsoleError:
-    """The error of a wait that took too long, with code `timeout`; the job itself goes on."""
+def timed_out(what: str, job_id: str, timeout_s: float | None, *, until: Until = "over") -> ConsoleError:
+    """The error of a wait that took too long, with code `timeout`; the job itself goes on, and the next command waits as long again."""
+    state = "" if until == "over" else f" --until {until}"
     return ConsoleError(
         ErrorInfo(
             code=ErrorCode.TIMEOUT,
             message=f"{what} after {timeout_s:g} s; it goes on on the host",
             retryable=True,
-            next_command=f"roost wait {job_id}",
+            next_command=f"roost wait {job_id}{state} --timeout {timeout_s:g}",
         )
     )
 

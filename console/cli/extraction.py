@@ -5,15 +5,15 @@ from typing import Annotated, NoReturn
 import typer
 
 from console import operations, operations_server
-from console.cli.jobs import exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json, Set
-from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.jobs import carry_on, exit_code_of
+from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, Timeout
+from console.cli.output import execute, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.text import extraction_plan_lines, state_words
 from console.cli.verbs import Verbs
 from console.documents import JobOutcome
 from console.errors import UsageError
-from remote.protocol.jobs import Job
+from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreLayout
 
@@ -58,6 +58,9 @@ def verify(
     recapture: Annotated[int, typer.Option("--recapture", min=1, help="With --server: so many random samples.")] = 4,
     seed: Annotated[int, typer.Option("--seed", help="Which samples are chosen.")] = 0,
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Read a finished store again on the host: hashes, shapes, offsets, rows that are zero or not finite; exit 5 when it is damaged.
@@ -70,10 +73,9 @@ def verify(
             raise UsageError("a store needs a name", hint="such as runs/NAME/store")
         async with operations.open_host(host, actor=ACTOR) as session:
             job = await operations_server.start_verification(
-                session, store, samples=samples, recaptured=recapture, server_job_id=server, seed=seed
+                session, store, samples=samples, recaptured=recapture, server_job_id=server, seed=seed, op_id=key
             )
-            narrate(f"started {job.job_id} on {host}")
-            return await follow_until_over(session, job.job_id, timeout_s=None)
+            return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     _end("verification", execute(work(), as_json=as_json), as_json=as_json)
 
@@ -82,7 +84,7 @@ def _end(name: str, job: Job, *, as_json: bool) -> NoReturn:
     if as_json:
         print_document(name, JobOutcome(job=job))
     else:
-        print_text(f"{job.job_id}: {state_words(job.state)}")
+        print_text(f"{job.job_id}: {state_words(job.state)}" if is_over(job.state) else job.job_id)
         if job.result is not None:
             print_text("\n".join(f"  {key.replace('_', ' '):18} {value}" for key, value in job.result.summary.items()))
     raise typer.Exit(exit_code_of(job))
@@ -92,11 +94,12 @@ Layout = Annotated[StoreLayout, typer.Argument(metavar="LAYOUT", help="specforge
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="The other trainer's files, on the host.")]
 
 
-async def _convert(host: str, spec: StoreExportSpec | StoreImportSpec) -> Job:
+async def _convert(
+    host: str, spec: StoreExportSpec | StoreImportSpec, *, timeout_s: float | None, no_wait: bool, key: str | None
+) -> Job:
     async with operations.open_host(host, actor=ACTOR) as session:
-        job = await operations_server.start_conversion(session, spec)
-        narrate(f"started {job.job_id} on {host}")
-        return await follow_until_over(session, job.job_id, timeout_s=None)
+        job = await operations_server.start_conversion(session, spec, op_id=key)
+        return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout_s)
 
 
 @app.command(short_help="Write a store as another trainer reads it.")
@@ -105,11 +108,18 @@ def export(
     store: Store,
     directory: Directory,
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Write a store's samples as SpecForge's data_<i>.ckpt or speculators' hs_<i>.safetensors on the host, with what they take for final states."""
     spec = StoreExportSpec(layout=layout, store=store, directory=directory)
-    _end("conversion", execute(_convert(host, spec), as_json=as_json), as_json=as_json)
+    _end(
+        "conversion",
+        execute(_convert(host, spec, timeout_s=timeout, no_wait=no_wait, key=key), as_json=as_json),
+        as_json=as_json,
+    )
 
 
 @app.command("import", short_help="Make a store of another trainer's files.")
@@ -120,6 +130,9 @@ def import_files(
     model: Annotated[str, typer.Option("--model", help="The target that the states are of, on the host.")],
     layer_ids: Annotated[str, typer.Option("--layer-ids", help="Hugging Face ids, such as 2,15,27.")],
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Read SpecForge's data_<i>.ckpt, or speculators' hs_<i>.safetensors beside a samples.jsonl with the loss masks, into a store."""
@@ -129,4 +142,8 @@ def import_files(
     spec = StoreImportSpec(
         layout=layout, directory=directory, store=store, target_model=model, layer_ids=[int(word) for word in words]
     )
-    _end("conversion", execute(_convert(host, spec), as_json=as_json), as_json=as_json)
+    _end(
+        "conversion",
+        execute(_convert(host, spec, timeout_s=timeout, no_wait=no_wait, key=key), as_json=as_json),
+        as_json=as_json,
+    )

@@ -28,14 +28,14 @@ NARRATION_INTERVAL_S = 5.0
 
 
 def exit_code_of(job: Job) -> int:
-    """0 for a job that succeeded, 5 where it met an unmet precondition, 1 for every other end."""
+    """0 for a job that succeeded or goes on, 5 where it met an unmet precondition, 1 for every other end."""
     match job.state:
         case Finished(outcome="succeeded"):
             return 0
         case Finished(exit_code=5):
             return 5
-        case _:
-            return 1
+        case state:
+            return 1 if is_over(state) else 0
 
 
 async def follow_until_over(session: operations.Session, job_id: str, *, timeout_s: float | None) -> Job:
@@ -44,6 +44,12 @@ async def follow_until_over(session: operations.Session, job_id: str, *, timeout
     job = await wait_for_job(session, job_id, timeout_s=timeout_s, tell=narrator)
     narrate("\n".join([f"{job_id}: {_end_words(job, narrator.last_note)}", *hint_lines(job)]))
     return job
+
+
+async def carry_on(session: operations.Session, job: Job, *, no_wait: bool, timeout_s: float | None) -> Job:
+    """A job that was just started: followed to its end, or left to itself; raises as `follow_until_over`."""
+    narrate(f"started {job.job_id}")
+    return job if no_wait else await follow_until_over(session, job.job_id, timeout_s=timeout_s)
 
 
 class Narrator:

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from remote.protocol.ids import LONGEST_KEY, is_job_id
+
 
 def _host(context: typer.Context, value: str) -> str:
     """The host given to the verb, else that given before the verb: `roost -H gpu jobs` is `roost jobs -H gpu`."""
@@ -39,6 +41,25 @@ def finite(value: float | None) -> float | None:
 Timeout = Annotated[
     float | None,
     typer.Option("--timeout", callback=finite, help="Give up waiting after this many seconds (exit code 4)."),
+]
+
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Start the job, print it and do not follow it.")]
+
+
+def _key(value: str | None) -> str | None:
+    if value is not None and not (is_job_id(value) and len(value) <= LONGEST_KEY):
+        raise typer.BadParameter(f"lower-case letters, digits and dashes, at most {LONGEST_KEY} characters")
+    return value
+
+
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        callback=_key,
+        help="Asked again with the same key it is the same job, never a second one; a word of your own.",
+    ),
 ]
 
 ACTOR = "cli"

@@ -6,7 +6,7 @@ import typer
 
 from console import operations
 from console.cli.jobs import exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json, Set, Timeout
+from console.cli.options import ACTOR, Host, Json, Key, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import plan_lines, verdict_lines
 from console.documents import StartedRun
@@ -56,6 +56,7 @@ def run(
         Literal["promote"] | None, typer.Option("--require", help="With --wait: exit 5 unless the verdict is this.")
     ] = None,
     timeout: Timeout = None,
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Start a run on the host; it goes on without this command."""
@@ -64,7 +65,7 @@ def run(
         document, overrides = operations.run_document(source), read_overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
             planned = await operations.plan_run(session, document, overrides)
-            job = await operations.start_run(session, planned)
+            job = await operations.start_run(session, planned, op_id=key)
             narrate(f"started {job.job_id} on {host}")
             if not wait:
                 return job, None

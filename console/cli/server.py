@@ -11,7 +11,7 @@ import typer
 
 from console import operations, operations_server
 from console.cli.jobs import JobName, exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json, Set, Timeout, finite
+from console.cli.options import ACTOR, Host, Json, Key, Set, Timeout, finite
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import benchmark_lines, server_lines, server_plan_lines
@@ -67,6 +67,7 @@ def start(
     host: Host = operations.EMBEDDED,
     settings: Set = [],  # noqa: B006
     timeout: Timeout = None,
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Start the server that a run's evaluation measures; it serves until `roost stop`, whoever goes."""
@@ -77,7 +78,7 @@ def start(
             found = await operations_server.plan_server(session, document, overrides, drafter=drafter, capture=capture)
             if dry_run:
                 return found, None, None
-            job = await operations_server.start_server(session, found)
+            job = await operations_server.start_server(session, found, op_id=key)
             narrate(f"started {job.job_id} on {host}; `roost stop {job.job_id} --confirm {job.job_id}` ends it")
             return found, job, await _ready(session, job, timeout) if wait else None
 
@@ -97,7 +98,7 @@ async def _ready(session: operations.Session, job: Job, timeout_s: float | None)
         async with asyncio.timeout(timeout_s):
             ready = await operations_server.wait_until_ready(session, job)
     except TimeoutError:
-        raise timed_out(f"the server of {job.job_id} did not answer", job.job_id, timeout_s) from None
+        raise timed_out(f"the server of {job.job_id} did not answer", job.job_id, timeout_s, until="ready") from None
     narrate(f"{job.job_id} answers after {format_duration(ready.startup_s)}")
     return ready
 
@@ -121,6 +122,7 @@ def bench(
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end and print the figures.")] = False,  # noqa: FBT002
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Measure the server of a job: decode and whole-server rates, time to the first token, acceptance; medians and spread."""
@@ -134,7 +136,7 @@ def bench(
 
     async def work() -> tuple[Job, BenchmarkReport | None]:
         async with operations.open_host(host, actor=ACTOR) as session:
-            job = await operations_server.start_benchmark(session, job_id, prompts, settings)
+            job = await operations_server.start_benchmark(session, job_id, prompts, settings, op_id=key)
             narrate(f"started {job.job_id} on {host}")
             if not wait:
                 return job, None

@@ -53,6 +53,7 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "vocabulary convert": ["convert"],
     "vocabulary copy": ["copy"],
     "vocabulary coverage": ["coverage"],
+    "vocabulary figures": ["coverage_report"],
     "vocabulary inspect": ["inspection"],
     "vocabulary validate": ["mapping"],
     "wait": ["job"],

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli.jobs import exit_code_of, follow_until_over
+from console.cli.jobs import carry_on, exit_code_of
 from console.cli.manners import agreed
-from console.cli.options import ACTOR, Host, Json
+from console.cli.options import ACTOR, Host, Json, NoWait, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.storage_text import plan_lines, report_lines, trash_lines
 from console.cli.text import state_words
@@ -135,6 +135,8 @@ def purge(
     confirm: Annotated[
         str | None, typer.Option("--confirm", metavar="HOST", help="Repeat the host's name to do it unasked.")
     ] = None,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Delete entries of the trash for good, as a job with progress."""
@@ -152,7 +154,7 @@ def purge(
                     next_command=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
                 )
             job = await operations.start_purge(session, chosen)
-            return await follow_until_over(session, job.job_id, timeout_s=None)
+            return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     job = execute(work(), as_json=as_json)
     if as_json:

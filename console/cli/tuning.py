@@ -7,7 +7,7 @@ import typer
 
 from console import operations, operations_server
 from console.cli.jobs import JobName, exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json, Set, Timeout
+from console.cli.options import ACTOR, Host, Json, Key, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import tuning_lines, tuning_plan_lines
@@ -28,6 +28,7 @@ def tune(
     host: Host = operations.EMBEDDED,
     settings: Set = [],  # noqa: B006
     timeout: Timeout = None,
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Find the settings with which a run's server is fastest, among those that its [tuning] names.
@@ -44,7 +45,7 @@ def tune(
             found = await operations_server.plan_tuning(session, document, overrides)
             if dry_run:
                 return found, None, None
-            job = await operations_server.start_tuning(session, found)
+            job = await operations_server.start_tuning(session, found, op_id=key)
             narrate(f"started {job.job_id} on {host}: {found.launches} servers, one after the other")
             if not wait:
                 return found, job, None

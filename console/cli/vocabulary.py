@@ -1,19 +1,22 @@
 """`roost vocabulary`: validate, inspect, build, coverage, copy, convert."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
 from console import operations, operations_vocabulary
-from console.cli.jobs import exit_code_of, follow_until_over
-from console.cli.options import ACTOR, Host, Json
+from console.cli.jobs import JobName, carry_on, exit_code_of
+from console.cli.options import ACTOR, Host, Json, Key, NoWait, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.verbs import Verbs
 from console.cli.vocabulary_text import coverage_lines, inspection_lines, mapping_lines
 from console.documents import MadeMapping, MeasuredCoverage
+from console.errors import ConsoleError
 from console.state.coverage import is_enough
-from remote.protocol.jobs import Job
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.jobs import Job, is_over
 from remote.protocol.mappings import (
     CoverageReport,
     MappingBuildSpec,
@@ -114,6 +117,9 @@ def build(
     ] = None,
     max_length: MaxLength = None,
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Build a mapping from the answers in stores, conversations or kept counts, merged with weights.
@@ -133,8 +139,10 @@ def build(
     _carry_out(
         "build",
         host,
-        lambda session: operations_vocabulary.start_mapping_build(session, spec),
+        lambda session: operations_vocabulary.start_mapping_build(session, spec, op_id=key),
         destination,
+        timeout_s=timeout,
+        no_wait=no_wait,
         as_json=as_json,
     )
 
@@ -157,6 +165,9 @@ def coverage(
     ] = None,
     max_length: MaxLength = None,
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Say how much of given answers a mapping covers: the curve, what is missing, the bound on acceptance that follows."""
@@ -178,17 +189,35 @@ def coverage(
 
     async def work() -> tuple[Job, CoverageReport | None]:
         async with operations.open_host(host, actor=ACTOR) as session:
-            job = await operations_vocabulary.start_mapping_coverage(session, spec)
-            job = await follow_until_over(session, job.job_id, timeout_s=None)
-            report = await operations_vocabulary.read_coverage(session, job.job_id) if exit_code_of(job) == 0 else None
-            return job, report
+            job = await operations_vocabulary.start_mapping_coverage(session, spec, op_id=key)
+            job = await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
+            return job, await operations_vocabulary.read_coverage(session, job.job_id) if _succeeded(job) else None
 
     job, report = execute(work(), as_json=as_json)
     if as_json:
         print_document("coverage", MeasuredCoverage(job=job, report=report))
     elif report is not None:
         print_text("\n".join(coverage_lines(report)))
+    elif not is_over(job.state):
+        print_text(job.job_id)
     raise typer.Exit(exit_code_of(job) or (0 if report is None or is_enough(report) else 5))
+
+
+@app.command()
+def figures(job_id: JobName, host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002
+    """Show what `roost vocabulary coverage` measured; exit 5 where that is less than its --minimum."""
+
+    async def work() -> CoverageReport:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            return await operations_vocabulary.read_coverage(session, job_id)
+
+    report = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("coverage_report", report)
+    else:
+        print_text("\n".join(coverage_lines(report)))
+    if not is_enough(report):
+        raise typer.Exit(5)
 
 
 @app.command()
@@ -200,20 +229,25 @@ def copy(
     to: Annotated[str | None, typer.Option("--to", metavar="HOST", help="The host that it goes to.")] = None,
     host: Host = operations.EMBEDDED,
     replace: Annotated[bool, typer.Option("--replace", help="Put another mapping at DST aside.")] = False,  # noqa: FBT002
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Copy a mapping on a host or to another: validated, hashed, published whole; never over a different one unless told."""
 
     async def arrive(session: operations.Session) -> Job:
         if to is None:
-            return await operations_vocabulary.start_mapping_copy(session, source, destination, replace=replace)
+            return await operations_vocabulary.start_mapping_copy(
+                session, source, destination, replace=replace, op_id=key
+            )
         async with operations.open_host(host, actor=ACTOR) as sender:
             landed, origin = await operations_vocabulary.bring_mapping(sender, source, session, report=narrate)
         return await operations_vocabulary.start_mapping_copy(
-            session, landed, destination, replace=replace, origin=origin
+            session, landed, destination, replace=replace, origin=origin, op_id=key
         )
 
-    _carry_out("copy", to or host, arrive, destination, as_json=as_json)
+    _carry_out("copy", to or host, arrive, destination, timeout_s=timeout, no_wait=no_wait, as_json=as_json)
 
 
 @app.command()
@@ -223,6 +257,9 @@ def convert(
     layout: Annotated[MappingLayout, typer.Option("--layout", help="Whose files are written.")] = "roost",
     target: Target = None,
     host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Write a mapping in another trainer's layout, or put right what only lies there wrongly (int32, byte order, order)."""
@@ -230,8 +267,10 @@ def convert(
     _carry_out(
         "convert",
         host,
-        lambda session: operations_vocabulary.start_mapping_convert(session, spec),
+        lambda session: operations_vocabulary.start_mapping_convert(session, spec, op_id=key),
         destination,
+        timeout_s=timeout,
+        no_wait=no_wait,
         as_json=as_json,
     )
 
@@ -242,23 +281,46 @@ def _carry_out(
     start: Callable[[operations.Session], Awaitable[Job]],
     destination: str,
     *,
+    timeout_s: float | None,
+    no_wait: bool,
     as_json: bool,
 ) -> None:
-    """Start a job, follow it, show the mapping that it made."""
+    """Start a job, follow it unless told otherwise, show the mapping that it made."""
 
     async def work() -> tuple[Job, MappingReport | None]:
         async with operations.open_host(host, actor=ACTOR) as session:
-            job = await start(session)
-            job = await follow_until_over(session, job.job_id, timeout_s=None)
-            done = exit_code_of(job) == 0
-            return job, await operations_vocabulary.validate_mapping(session, destination) if done else None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    job = await start(session)
+            except TimeoutError:
+                raise _not_there_yet(kind, timeout_s) from None
+            job = await carry_on(session, job, no_wait=no_wait, timeout_s=timeout_s)
+            made = await operations_vocabulary.validate_mapping(session, destination) if _succeeded(job) else None
+            return job, made
 
     job, report = execute(work(), as_json=as_json)
     if as_json:
         print_document(kind, MadeMapping(job=job, mapping=report))
     elif report is not None:
         print_text("\n".join(mapping_lines(report)))
+    elif not is_over(job.state):
+        print_text(job.job_id)
     raise typer.Exit(exit_code_of(job))
+
+
+def _succeeded(job: Job) -> bool:
+    return is_over(job.state) and exit_code_of(job) == 0
+
+
+def _not_there_yet(kind: str, timeout_s: float | None) -> ConsoleError:
+    return ConsoleError(
+        ErrorInfo(
+            code=ErrorCode.TIMEOUT,
+            message=f"the {kind} was not begun after {timeout_s:g} s: the mapping is still on its way",
+            hint="ask for the same again: it goes on where it broke off",
+            retryable=True,
+        )
+    )
 
 
 def _source(text: str) -> TokenSource:

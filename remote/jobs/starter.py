@@ -11,11 +11,13 @@ import msgspec
 from remote.artifacts import reserve
 from remote.errors import Conflict, Precondition
 from remote.jobs import launch, locks, records, view
+from remote.jobs.difference import differences, few_words
 from remote.jobs.gpu_demand import GpuDemand
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases, device_environment
 from remote.jobs.records import LaunchRecord
 from remote.jobs.spawn import spawn_supervisor
+from remote.protocol.codec import ProtocolError, decode_spec
 from remote.protocol.jobs import Queued
 from remote.protocol.specs import Spec
 
@@ -67,15 +69,8 @@ class Starter:
         """Let the name stand for `spec` from now on; raises Conflict when it stands for another."""
         reserve.insist(self._root, partial(directory.mkdir, mode=0o700, exist_ok=True))
         content = msgspec.json.format(msgspec.json.encode(spec), indent=1) + b"\n"
-        path = directory / "spec.json"
-        if not reserve.write_once(self._root, path, content) and path.read_bytes() != content:
-            there = view.read_job(directory)
-            raise Conflict(
-                f"{directory.name} is already a job of another spec"
-                + ("" if there is None else f", started by {there.created_by}"),
-                hint="Choose another name for this job.",
-                next_command=f"roost status {directory.name}",
-            )
+        if not reserve.write_once(self._root, directory / "spec.json", content):
+            require_same(directory, spec)
 
     def write_launch(
         self, directory: Path, planned: LaunchPlan, *, actor: str, run_id: str | None, gpus: Sequence[int] = ()
@@ -117,6 +112,25 @@ class Starter:
         self.reserve(directory, spec)
         job = view.read_job(directory)
         return job is None or isinstance(job.state, Queued)
+
+
+def require_same(directory: Path, spec: Spec) -> None:
+    """Raises Conflict, with what differs, when the job in `directory` is of another spec than `spec`."""
+    written = (directory / "spec.json").read_bytes()
+    try:
+        found = differences(decode_spec(written), spec)
+    except ProtocolError:  # of another release: only the same words are surely the same
+        found = differences(written.decode(errors="replace"), msgspec.json.encode(spec).decode())
+    if not found:
+        return
+    there = view.read_job(directory)
+    raise Conflict(
+        f"{directory.name} is already a job of another spec"
+        + ("" if there is None else f", started by {there.created_by}")
+        + f": {few_words(found)}",
+        hint="Choose another name or key for this job, or ask for the same again.",
+        next_command=f"roost status {directory.name}",
+    )
 
 
 def _refuse_for_ending_run(jobs: Path, run_id: str | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remote.artifacts import reserve
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError
-from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, view
+from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, starter, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
 from remote.jobs.measuring import require_undisturbed
@@ -64,7 +64,7 @@ class JobStore:
     def start(self, job_id: str, spec: Spec, *, actor: str, op_id: str, run_id: str | None = None) -> Job:
         """Start `spec` as `job_id`; the same name and spec again returns the job that is there.
 
-        Returns once the work's start is on disk. Raises Conflict when the name stands for another spec, Precondition when
+        Returns once the work's start is on disk. Raises Conflict when the name, or `op_id`, stands for another spec, Precondition when
         the run that it belongs to is stopping, its GPUs are not to be had or it would disturb a measurement, WorkFailed when
         it could not be started.
         """
@@ -74,6 +74,8 @@ class JobStore:
                 with self._undisturbed(spec, job_id, run_id):
                     self._starter.begin(directory, spec, actor=actor, run_id=run_id)
                 self.operations.remember("start", op_id, job_id, actor)
+            elif (directory / "spec.json").exists():
+                starter.require_same(directory, spec)
         return self.get(job_id)
 
     @contextmanager

@@ -28,6 +28,16 @@ def new_job_id(stem: str) -> JobId:
     return f"{slug}-{time.strftime('%y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
+LONGEST_KEY = 40
+"""The longest idempotency key of which the name of a job can be made."""
+
+
+def keyed_job_id(stem: str, key: OpId) -> JobId:
+    """The id that belongs to an idempotency key of at most 40 characters: the same every time."""
+    slug = re.sub(r"[^a-z0-9]+", "-", stem.lower())[: 63 - len(key)].strip("-") or "job"
+    return f"{slug}-{key}"
+
+
 def new_op_id() -> OpId:
     """A fresh idempotency key: 16 hexadecimal characters."""
     return secrets.token_hex(8)

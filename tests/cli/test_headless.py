@@ -24,7 +24,7 @@ from console.documents import DOCUMENTS, log_text, require_field, schema_of, sch
 from console.ui.keymap import ACTIONS
 from remote.protocol.frames import JobChanged
 from remote.protocol.jobs import Finished, Paused, Queued, Running
-from remote.protocol.requests import LogPage
+from remote.protocol.requests import LogPage, StartJob
 
 CLI = Path(__file__).resolve().parents[2] / "console" / "cli"
 OVER = Finished(started_at=NOW - 9, ended_at=NOW - 1, outcome="succeeded", exit_code=0, signal=None, reason="verified")
@@ -203,6 +203,42 @@ def test_a_wait_gives_up_in_time_and_says_how_to_go_on(played_host, roost, monke
     told = roost("wait", "work", "--until", "running", "--timeout", "0.05", "--json")
     assert told.exit_code == 4
     assert check(told)["retryable"] is True
+    assert check(told)["next_command"] == "roost wait work --until running --timeout 0.05"
+
+
+def test_the_same_key_is_the_same_job(played_host, roost):
+    words = ("vocabulary", "copy", "a", "b", "--no-wait", "--key", "copy-1", "--json")
+    first, again = check(roost(*words)), check(roost(*words))
+    assert first["job"]["job_id"] == again["job"]["job_id"] == "mapping-copy-copy-1"
+    assert {request.op_id for request in played_host.asked if isinstance(request, StartJob)} == {"copy-1"}
+    assert roost("vocabulary", "copy", "a", "b", "--key", "No Key", "--json").exit_code == 2
+
+
+WAITING = [
+    ("vocabulary", "copy", "a", "b"),
+    ("vocabulary", "convert", "a", "b"),
+    ("vocabulary", "build", "b", "--from", "s", "--size", "9"),
+    ("vocabulary", "coverage", "b", "--from", "s"),
+    ("extraction", "verify", "s"),
+    ("extraction", "export", "specforge", "s", "d"),
+    ("extraction", "import", "specforge", "d", "s", "--model", "m", "--layer-ids", "1"),
+]
+
+
+@pytest.mark.parametrize("words", WAITING, ids=lambda words: " ".join(words[:2]))
+def test_a_job_need_not_be_waited_for_and_no_wait_is_endless(words, played_host, roost, monkeypatch):
+    async def silence():
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(played_host, "events", silence)
+    played_host.started_as, played_host.started_result = Running(since=NOW, pid=7), None
+    left = roost(*words, "--no-wait", "--json")
+    assert left.exit_code == 0
+    job_id = check(left)["job"]["job_id"]
+    given_up = roost(*words, "--timeout", "0.05", "--json")
+    assert given_up.exit_code == 4
+    assert check(given_up)["next_command"].startswith(f"roost wait {job_id[:8]}")
 
 
 def test_a_page_of_a_log_does_not_cut_a_character():

@@ -396,6 +396,12 @@ def test_the_same_operation_twice_takes_effect_once(workshop):
         workshop.store.start("other", workshop.spec(SLEEP), actor="ben", op_id="start-once")
 
 
+def test_an_operation_that_comes_back_with_another_spec_is_refused_and_says_what_differs(workshop):
+    workshop.start("once", SLEEP)
+    with pytest.raises(Conflict, match=r"destination is \"5.0\" there, asked for is \"7.0\""):
+        workshop.start("once", SLEEP, grace_s=7.0)
+
+
 def test_another_spec_under_the_same_name_is_refused(workshop):
     workshop.start("taken", SLEEP)
     with pytest.raises(Conflict, match="started by ann"):
