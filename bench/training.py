@@ -82,6 +82,7 @@ def _ours(case: Case, data: dict[str, Any]) -> Callable[[], float]:
     from remote.agents.training.batches import Window  # noqa: PLC0415
     from remote.agents.training.model import Drafter, DrafterShape  # noqa: PLC0415
     from remote.agents.training.objective import Batch, Teacher  # noqa: PLC0415
+    from remote.agents.training.rope import Rope  # noqa: PLC0415
     from remote.agents.training.trainer import Trainer, initialise  # noqa: PLC0415
     from remote.protocol.run import TrainingConfig  # noqa: PLC0415
 
@@ -95,7 +96,7 @@ def _ours(case: Case, data: dict[str, Any]) -> Callable[[], float]:
         draft_vocab_size=case.draft_vocabulary,
         aux_layers=AUX,
         rms_norm_eps=1e-5,
-        rope_theta=10000.0,
+        rope=Rope(),
         max_position_embeddings=4096,
     )
     drafter = Drafter(shape)

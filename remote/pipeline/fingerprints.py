@@ -17,6 +17,8 @@ from remote.protocol.run import EngineConfig, RunConfig
 
 _VERSION = 1
 """Raised when the code makes another artifact from the same inputs."""
+_LEARNING = 2
+"""Raised when a drafter learns otherwise from the same store and mapping."""
 _MEASUREMENT = 3
 """Raised when an arm is measured or reported otherwise, which leaves the drafter as it is."""
 
@@ -57,7 +59,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
         engine,
     )
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
-    training = combine("training", extraction, vocabulary, _numerics_of_training(run))
+    training = combine("training", _LEARNING, extraction, vocabulary, _numerics_of_training(run))
     measured = [
         _MEASUREMENT,
         inputs.evaluation.sha256,

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from remote.agents.server.options import complaints, read_options
 from remote.agents.server.plan import KINDS, engine_command, read_model_config
+from remote.agents.training.rope import read_rope
 from remote.engines.layer_ids import to_sglang, to_vllm
 from remote.errors import Precondition, RoostError
 from remote.jobs.gpu_demand import GpuDemand, gpu_demand
@@ -61,6 +62,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     if target and train and held_out and len(problems) == before:
         inputs = Inputs(target, train, held_out, mapping_source)
     problems.extend(_check_target(run, target) if target else [])
+    _attempt(problems, lambda: _check_rope(target) if target else None)
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
@@ -99,6 +101,11 @@ def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
             f"vocabulary.draft_vocab_size is {run.vocabulary.draft_vocab_size}, but the target knows only "
             f"{target.vocab_size} tokens. Choose a smaller draft vocabulary."
         )
+
+
+def _check_rope(target: Target) -> None:
+    config = read_model_config(target.path)
+    read_rope(config.get("text_config") or config)
 
 
 def _check_data(run: RunConfig, train: Conversations, held_out: Prompts) -> Iterator[str]:

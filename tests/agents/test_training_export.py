@@ -8,6 +8,7 @@ from safetensors import safe_open
 
 from remote.agents.training.export import ExportedMapping, drafter_config, write_checkpoint
 from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.rope import Rope
 from remote.agents.training.target import TargetConfig
 
 SERVED = {
@@ -43,7 +44,7 @@ def _shape(*, normalise_aux: bool = True) -> DrafterShape:
         draft_vocab_size=6,
         aux_layers=3,
         rms_norm_eps=1e-5,
-        rope_theta=50000.0,
+        rope=Rope(50000.0),
         max_position_embeddings=4096,
         normalise_aux=normalise_aux,
     )
@@ -60,7 +61,7 @@ def _target(architecture: str = "LlamaForCausalLM", dtype: str = "bfloat16", lay
         head_dim=16,
         vocab_size=12,
         rms_norm_eps=1e-5,
-        rope_theta=50000.0,
+        rope=Rope(50000.0),
         max_position_embeddings=4096,
         dtype=dtype,
         token_ids={"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2},

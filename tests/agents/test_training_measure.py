@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from remote.agents.training.measure import measure_acceptance, walk
 from remote.agents.training.model import Drafter, DrafterShape
 from remote.agents.training.objective import Batch
+from remote.agents.training.rope import Rope
 
 SHAPE = DrafterShape(
     hidden_size=32,
@@ -19,7 +20,7 @@ SHAPE = DrafterShape(
     draft_vocab_size=6,
     aux_layers=2,
     rms_norm_eps=1e-5,
-    rope_theta=10000.0,
+    rope=Rope(),
     max_position_embeddings=128,
     normalise_aux=True,
 )

@@ -18,6 +18,7 @@ from remote.agents.training.objective import (
     denominators,
     unroll,
 )
+from remote.agents.training.rope import Rope
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "eagle3-golden"
 CASES = ["mha_small", "gqa_ragged"]
@@ -30,7 +31,6 @@ SIZES = [
     "vocab_size",
     "draft_vocab_size",
     "rms_norm_eps",
-    "rope_theta",
 ]
 
 
@@ -41,7 +41,9 @@ class Golden:
         self.facts = json.loads((GOLDEN / f"{name}.json").read_text())
         self.tensors = load_file(GOLDEN / f"{name}.safetensors")
         sizes = {size: self.facts[size] for size in SIZES}
-        self.drafter = Drafter(DrafterShape(**sizes, aux_layers=3, max_position_embeddings=512))
+        self.drafter = Drafter(
+            DrafterShape(**sizes, rope=Rope(self.facts["rope_theta"]), aux_layers=3, max_position_embeddings=512)
+        )
         weights = {
             name.removeprefix("weights."): value for name, value in self.tensors.items() if name.startswith("weights.")
         }
@@ -216,7 +218,7 @@ def test_a_step_by_step_decode_gives_what_training_saw(golden):
             both.append(torch.cat([layer.input_layernorm(embeddings), layer.hidden_norm(states)], -1))
             everything = torch.cat(both)
             positions = torch.arange(len(everything))
-            tables = rotary_tables(positions, shape.head_dim, shape.rope_theta)
+            tables = rotary_tables(positions, layer.self_attn.frequencies, 1.0)
 
             def heads(linear, inputs):
                 return linear(inputs).unflatten(-1, (-1, shape.head_dim)).transpose(0, 1)[None]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from remote.agents.training.rope import Rope
 from remote.agents.training.target import read_target_config, read_target_weights
 from remote.errors import NotFound, Precondition
 
@@ -29,7 +30,7 @@ HEAD, NORM = EMBEDDING + 1000, torch.arange(32, dtype=torch.float32)
 def test_sizes_that_a_config_leaves_out_follow_from_the_others(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     config = read_target_config(tmp_path)
-    assert (config.head_dim, config.num_key_value_heads, config.rope_theta) == (8, 4, 100000.0)
+    assert (config.head_dim, config.num_key_value_heads, config.rope) == (8, 4, Rope(100000.0))
     assert config.token_ids == {"bos_token_id": None, "eos_token_id": 2, "pad_token_id": None}
 
 
@@ -39,7 +40,7 @@ def test_a_multimodal_config_is_read_by_its_text_part(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(outer))
     config = read_target_config(tmp_path)
     assert config.architecture == "KimiK25ForConditionalGeneration"
-    assert (config.head_dim, config.rope_theta) == (16, 50000.0)
+    assert (config.head_dim, config.rope) == (16, Rope(50000.0))
 
 
 @pytest.mark.parametrize("prefix", ["", "language_model."])

@@ -227,6 +227,13 @@ def test_the_model_of_a_multimodal_target_is_its_text_part(plan: Plan, root: Pat
     assert plan(extraction__layer_ids="[2, 3]").problems == []
 
 
+def test_a_rope_that_no_drafter_is_served_with_is_said_before_anything_is_captured(plan: Plan, root: Path):
+    path = root / "models/target/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rope_scaling": {"type": "longrope"}}))
+    (problem,) = plan().problems
+    assert "the target's rope type is 'longrope'" in problem
+
+
 def test_the_same_plan_has_the_same_fingerprint(plan: Plan):
     assert plan().fingerprint == plan().fingerprint
     assert plan().fingerprint != plan(training__seed="1").fingerprint

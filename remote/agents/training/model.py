@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from remote.agents.training.numerics import rms_norm, rotary_tables, rotate
+from remote.agents.training.numerics import rms_norm, rotary_frequencies, rotary_tables, rotate
+from remote.agents.training.rope import Rope
 from remote.agents.training.step_attention import attend
 
 
@@ -30,7 +31,7 @@ class DrafterShape:
     draft_vocab_size: int
     aux_layers: int
     rms_norm_eps: float
-    rope_theta: float
+    rope: Rope
     max_position_embeddings: int
     normalise_aux: bool = False
 
@@ -59,6 +60,8 @@ class StepCache:
 class Attention(nn.Module):
     """Grouped-query attention that reads embedding and hidden state side by side [B, T, 2H]."""
 
+    frequencies: Tensor
+
     def __init__(self, shape: DrafterShape) -> None:
         super().__init__()
         self.shape = shape
@@ -68,6 +71,7 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(2 * shape.hidden_size, keys, bias=False)
         self.v_proj = nn.Linear(2 * shape.hidden_size, keys, bias=False)
         self.o_proj = nn.Linear(queries, shape.hidden_size, bias=False)
+        self.register_buffer("frequencies", rotary_frequencies(shape.rope, shape.head_dim), persistent=False)
 
     def _heads(self, projected: Tensor) -> Tensor:
         return projected.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
@@ -75,7 +79,7 @@ class Attention(nn.Module):
     def forward(self, states: Tensor, cache: StepCache) -> Tensor:
         """Attend as the next draft step and append its keys and values to `cache`; returns [B, T, H]."""
         positions = torch.arange(states.shape[1], device=states.device) + len(cache.keys)
-        tables = rotary_tables(positions, self.shape.head_dim, self.shape.rope_theta)
+        tables = rotary_tables(positions, self.frequencies, self.shape.rope.magnitude)
         query = rotate(self._heads(self.q_proj(states)), *tables)
         cache.keys.append(rotate(self._heads(self.k_proj(states)), *tables))
         cache.values.append(self._heads(self.v_proj(states)))

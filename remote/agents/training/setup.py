@@ -76,8 +76,10 @@ def drafter_shape(
         draft_vocab_size=draft_vocab_size,
         aux_layers=aux_layers,
         rms_norm_eps=target.rms_norm_eps,
-        rope_theta=target.rope_theta,
-        max_position_embeddings=max(wanted.max_position_embeddings or 0, target.max_position_embeddings),
+        rope=target.rope,
+        max_position_embeddings=max(
+            wanted.max_position_embeddings or 0, int(target.max_position_embeddings * target.rope.reach)
+        ),
         normalise_aux=True,
     )
     if shape.num_attention_heads % shape.num_key_value_heads or shape.head_dim % 2:

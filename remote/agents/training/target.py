@@ -8,6 +8,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from remote.agents.training.rope import Rope, read_rope
 from remote.errors import NotFound, Precondition
 
 _PREFIXES = ("", "language_model.")
@@ -26,7 +27,7 @@ class TargetConfig:
     head_dim: int
     vocab_size: int
     rms_norm_eps: float
-    rope_theta: float
+    rope: Rope
     max_position_embeddings: int
     dtype: str
     token_ids: dict[str, Any]
@@ -48,7 +49,6 @@ def read_target_config(model: Path) -> TargetConfig:
         config = json.loads(path.read_text())
         text = config.get("text_config") or config
         heads = text["num_attention_heads"]
-        rope = text.get("rope_parameters") or {}
         return TargetConfig(
             architecture=(config.get("architectures") or [""])[0],
             hidden_size=text["hidden_size"],
@@ -59,7 +59,7 @@ def read_target_config(model: Path) -> TargetConfig:
             head_dim=text.get("head_dim") or text["hidden_size"] // heads,
             vocab_size=text["vocab_size"],
             rms_norm_eps=text["rms_norm_eps"],
-            rope_theta=rope.get("rope_theta") or text.get("rope_theta") or 10000.0,
+            rope=read_rope(text),
             max_position_embeddings=text["max_position_embeddings"],
             dtype=text.get("dtype") or text.get("torch_dtype") or "bfloat16",
             token_ids={name: text.get(name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")},
