@@ -12,11 +12,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Key
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.worker import Worker, WorkerState
 
 from console import operations
 from console.errors import ConsoleError, UnknownHostKey
+from console.state.alerts import alerts
 from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
 from console.state.readings import SPAN_S
@@ -26,12 +27,16 @@ from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
 from console.ui.keymap import bindings
 from console.ui.login import ask_passphrase
-from console.ui.messages import JobOpened, JobSelected
+from console.ui.messages import JobOpened, JobSelected, PageWanted
+from console.ui.pages.catalog import PAGE_KINDS
+from console.ui.pages.logs import LogsPage
+from console.ui.pages.page import Page
 from console.ui.screens.detail import DetailScreen
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
 from console.ui.themes import DEFAULT, load_themes
+from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.widgets.top_bar import TopBar
@@ -65,6 +70,7 @@ class RoostApp(Actions):
         self._selected: str | None = None
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
         self._overview = Overview()
+        self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: dict[str, bool | None] = {}
         for theme in load_themes():
             self.register_theme(theme)
@@ -81,6 +87,8 @@ class RoostApp(Actions):
     def on_mount(self) -> None:
         """Start listening and rendering."""
         self.animation_level = "none"
+        for name, page in self._pages.items():
+            self.install_screen(page, name)
         self.listen()
         self.set_interval(_DRAIN_S, self._drain)
         self.set_interval(_REFRESH_S, self.render_state)
@@ -200,6 +208,8 @@ class RoostApp(Actions):
         shown = self.shown_job()
         names = {screen.job_id for screen in self.screen_stack if isinstance(screen, LogScreen)}
         names |= {shown.job_id} if shown is not None else set()
+        for screen in self.screen_stack:
+            names |= screen.wanted_logs(self._state) if isinstance(screen, Page) else set()
         logs = {name: self._state.log_of(name).cursor for name in sorted(names)}
         progress = self._state.wanted_progress()
         if self._watched is None or (set(logs), set(progress)) != (set(self._watched[0]), set(self._watched[1])):
@@ -247,15 +257,36 @@ class RoostApp(Actions):
         """Draw the state as it is now on the overview and on the screen that lies over it."""
         if not self._overview.is_mounted or not self._overview.query(TopBar):
             return
-        now = self.clock()
-        host_now = self._state.host_now(now)
-        host_now = time.time() if host_now is None else host_now
-        palette = self.palette
-        self._overview.show(self._state, self.shown_job(), now, host_now, palette, replay=self.replay_words)
-        if isinstance(self.screen, DetailScreen):
-            self.screen.show(self._state, now, host_now, palette)
+        glance = self._glance()
+        for screen in self._seen_screens():
+            if isinstance(screen, (Overview, Page)):
+                screen.show(glance)
+            elif isinstance(screen, DetailScreen):
+                screen.show(glance.state, glance.now, glance.host_now, glance.palette)
         self._render_logs()
         self._refresh_keys()
+
+    def _glance(self) -> Glance:
+        now = self.clock()
+        host_now = self._state.host_now(now)
+        return Glance(
+            self._state,
+            self.shown_job(),
+            now,
+            time.time() if host_now is None else host_now,
+            self.palette,
+            alerts(self._state, now),
+            self.replay_words,
+        )
+
+    def _seen_screens(self) -> list[Screen[object]]:
+        """From the top down to the first that covers the terminal."""
+        seen: list[Screen[object]] = []
+        for screen in reversed(self.screen_stack):
+            seen.append(screen)
+            if not isinstance(screen, ModalScreen):
+                break
+        return seen
 
     def _refresh_keys(self) -> None:
         keys = {action.action: self.check_action(action.action, ()) for action in self.actions}
@@ -264,16 +295,44 @@ class RoostApp(Actions):
             self.refresh_bindings()
 
     def _render_logs(self) -> None:
-        if isinstance(self.screen, LogScreen):
-            self.screen.show_log(self._state)
-        else:
-            self._overview.show_log(self._state, self.shown_job())
+        for screen in self._seen_screens():
+            if isinstance(screen, LogScreen):
+                screen.show_log(self._state)
+            elif isinstance(screen, LogsPage):
+                screen.show_content(self._glance())
+            elif isinstance(screen, Overview):
+                screen.show_log(self._state, self.shown_job())
 
     def on_job_selected(self, message: JobSelected) -> None:
         """Show the log of the job under the cursor."""
         self._selected = message.job_id
         self._sync_watch()
         self._render_logs()
+
+    def action_page(self, name: str) -> None:
+        """Open a page by its name in `keymap.PAGES`; the overview is what lies under every other."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        page = self._pages.get(name)
+        if page is not None:
+            self.push_screen(page)
+            self.ask_for(page)
+        self._sync_watch()
+        self.call_after_refresh(self.render_state)
+
+    def on_page_wanted(self, message: PageWanted) -> None:
+        """The same by a click."""
+        message.stop()
+        self.action_page(message.name)
+
+    @work(exclusive=True, group="page", exit_on_error=False)
+    async def ask_for(self, page: Page) -> None:
+        """While a page is open that asks the host, ask now and then."""
+        while self.screen is page and page.asks_every_s is not None:
+            if self._session is not None and isinstance(self._state.link, Up):
+                await page.ask_and_keep(self._session)
+                self.render_state()
+            await asyncio.sleep(page.asks_every_s)
 
     def on_job_opened(self, message: JobOpened) -> None:
         """Show it on the whole screen."""

@@ -1,12 +1,16 @@
 """Every action of the screen: its key, its name and what it does. The footer, the help and the palette read this table."""
 
+import re
 from typing import NamedTuple
 
 from textual.binding import Binding
 
 
 class Action(NamedTuple):
-    """`action` is the name of the app's method `action_<action>`; `label` is what the footer shows after `footer_key` or the key."""
+    """`action` is what Textual runs (`action_<action>` of the app); `label` is what the footer shows after `footer_key` or the key.
+
+    `footer_label` takes the label's place in the footer where one entry stands for several keys.
+    """
 
     action: str
     key: str
@@ -14,18 +18,58 @@ class Action(NamedTuple):
     help: str
     in_footer: bool = True
     footer_key: str = ""
+    footer_label: str = ""
 
+    @property
+    def id(self) -> str:
+        """What a keymap file calls it: `page('logs')` is `page_logs`."""
+        return re.sub(r"\W+", "_", self.action).strip("_")
+
+
+class PageKey(NamedTuple):
+    """A page of the screen: what it is called in code and on the screen, its key, and what is on it."""
+
+    name: str
+    key: str
+    title: str
+    help: str
+
+
+PAGES = (
+    PageKey("overview", "1", "Overview", "Everything that matters, on one page"),
+    PageKey("pipeline", "2", "Pipeline", "The newest run: its stages, their jobs, and what they made"),
+    PageKey("logs", "3", "Logs", "The logs of all jobs, one or several merged by time"),
+    PageKey("training", "4", "Training", "Loss, accuracy and rates as plots"),
+    PageKey("vocabulary", "5", "Vocabulary", "The draft vocabulary and its mapping"),
+    PageKey("storage", "6", "Storage", "What lies on the host's disks, and freeing them"),
+    PageKey("server", "7", "Server", "The inference servers, and how fast they were measured"),
+    PageKey("hosts", "8", "Hosts", "All configured hosts beside each other"),
+)
+
+PAGE_ACTIONS = tuple(
+    Action(
+        f"page('{page.name}')",
+        page.key,
+        page.title,
+        page.help,
+        in_footer=page is PAGES[0],
+        footer_key=f"{PAGES[0].key}-{PAGES[-1].key}",
+        footer_label="Pages",
+    )
+    for page in PAGES
+)
 
 ACTIONS = (
     Action("run", "r", "Run", "Plan a run and start it after you have seen the plan"),
     Action("stop", "s", "Stop", "Stop the selected job; asks first"),
+    *PAGE_ACTIONS,
     Action("log", "l", "Log", "Show the selected job's log on the whole screen"),
     Action("verdict", "v", "Verdict", "Show the verdict of the newest run"),
     Action("diagnoses", "d", "Diagnoses", "Show what is wrong: since when, what shows it, what to do"),
     Action("gpus", "g", "GPUs", "Show everything that is known of each GPU"),
     Action("command", "c", "Command", "Show the exact command of the selected job", in_footer=False),
     Action("follow", "f", "Follow", "Go to the end of the log and follow it"),
-    Action("theme", "t", "Theme", "Change between the dark and the light theme", in_footer=False),
+    Action("theme", "t", "Theme", "Change to the next theme", in_footer=False),
     Action("help_panel", "question_mark", "Help", "Show the keys and what the screen means"),
     Action("leave", "q", "Quit", "Close the screen; jobs on the host go on"),
 )
@@ -40,8 +84,10 @@ LOG_ACTIONS = (
 )
 """What a log on the whole screen has besides; keys in pairs go by the first of them."""
 
-_SAME_IN_A_REPLAY = ("log", "verdict", "diagnoses", "gpus", "command", "follow", "theme", "help_panel", "leave")
-_IN_ITS_FOOTER = ("log", "verdict", "diagnoses", "gpus", "help_panel", "leave")
+_CHANGING = ("run", "stop")
+"""What a replay has only to say that it cannot."""
+
+_IN_ITS_FOOTER = ("page_overview", "log", "verdict", "diagnoses", "help_panel", "leave")
 
 _HELP_IN_A_REPLAY = {"leave": "Close the replay"}
 
@@ -55,14 +101,16 @@ REPLAY_ACTIONS = (
     Action("leap_forward", "greater_than_sign", "Leap forward", "Go 10 minutes forward", in_footer=False),
     *(
         action._replace(
-            in_footer=action.action in _IN_ITS_FOOTER, help=_HELP_IN_A_REPLAY.get(action.action, action.help)
+            in_footer=action.in_footer and action.id in _IN_ITS_FOOTER,
+            help=_HELP_IN_A_REPLAY.get(action.action, action.help),
         )
         for action in ACTIONS
-        if action.action in _SAME_IN_A_REPLAY
+        if action.action not in _CHANGING
     ),
     *(
         action._replace(in_footer=False, help=f"{action.label} is for a host: a replay changes nothing")
-        for action in ACTIONS[:2]
+        for action in ACTIONS
+        if action.action in _CHANGING
     ),
 )
 
@@ -91,11 +139,11 @@ def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:
         Binding(
             f"{action.key},f1" if action.action == "help_panel" else action.key,
             action.action,
-            action.label,
+            action.footer_label or action.label if action.in_footer else action.label,
             tooltip=action.help,
-            id=action.action,
+            id=action.id,
             show=action.in_footer,
-            key_display=action.footer_key or key_name(action),
+            key_display=action.footer_key if action.in_footer and action.footer_key else key_name(action),
         )
         for action in actions
     ]

@@ -25,3 +25,11 @@ class AlertsOpened(Message):
 
 class LogMoved(Message):
     """A view of a log shows another part of it, or shows it differently."""
+
+
+class PageWanted(Message):
+    """A page is wanted by its name in `keymap.PAGES`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name

@@ -14,6 +14,7 @@ from remote.protocol.frames import Event, JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan, VerdictReport
 from remote.protocol.requests import JobList
+from remote.protocol.storage import StorageReport
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 _A = TypeVar("_A")
@@ -30,6 +31,7 @@ class RecordedSession:
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
+        self.storage: StorageReport | None = None
         self.stamp = 0.0
         self._records = records
         self._clock = clock or PlayClock(until, duration_s=float("inf"), running=False)
@@ -124,6 +126,14 @@ class RecordedSession:
     async def read_verdict(self, job_id: str) -> VerdictReport:  # noqa: ARG002 - a recording holds one verdict
         """The recorded verdict."""
         return self._answer(VerdictReport, "no verdict: the run did not get that far")
+
+    async def read_storage(self) -> StorageReport:
+        """What a test or a demonstration put there; a recording holds none."""
+        if self.storage is None:
+            raise HostError(
+                ErrorInfo(code=ErrorCode.NOT_FOUND, message="the recording has no look at the disks' directories")
+            )
+        return self.storage
 
     def _answer(self, kind: type[_A], absence: str) -> _A:
         for record in self._records:

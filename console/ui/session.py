@@ -10,6 +10,7 @@ from console.state.link import LinkState
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan, VerdictReport
+from remote.protocol.storage import StorageReport
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 ACTOR = "screen"
@@ -52,6 +53,10 @@ class HostSession(Protocol):
 
     async def read_verdict(self, job_id: str) -> VerdictReport:
         """The verdict of a run."""
+        ...
+
+    async def read_storage(self) -> StorageReport:
+        """What lies on the disks, and the trash."""
         ...
 
 
@@ -102,3 +107,7 @@ class LiveSession:
     async def read_verdict(self, job_id: str) -> VerdictReport:
         """The verdict of a run."""
         return await operations.read_verdict(self._session, job_id)
+
+    async def read_storage(self) -> StorageReport:
+        """What lies on the disks, and the trash."""
+        return await operations.read_storage(self._session)

@@ -28,8 +28,9 @@ async def test_a_training_shows_host_stages_cores_disk_jobs_log(embedded_run, sh
         assert "CPU 0" in screen.text
         assert "no GPU here" in screen.text
         assert "sample" in screen.lines[0]
-        assert "56%" in screen.lines[2]
-        assert "left" in screen.lines[2]
+        detail = next(line for line in screen.lines if "56%" in line)
+        assert detail.startswith(" training")
+        assert "left" in detail
         assert "GiB free" in screen.text
         assert "▶ running" in screen.text
         assert "no alerts" in screen.lines[-2]

@@ -3,22 +3,22 @@
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from console.state.alerts import alerts
 from console.state.host import HostState
-from console.state.link import Up
 from console.ui.widgets.alert_line import AlertLine
 from console.ui.widgets.charts import Charts
 from console.ui.widgets.devices import Devices
+from console.ui.widgets.glance import Glance
 from console.ui.widgets.host_lines import HostLines
 from console.ui.widgets.jobs_table import JobsTable
 from console.ui.widgets.key_line import KeyLine
 from console.ui.widgets.log_pane import LogPane
-from console.ui.widgets.palette import Palette
+from console.ui.widgets.page_tabs import PageTabs
 from console.ui.widgets.stage_strip import StageStrip
 from console.ui.widgets.top_bar import TopBar
 from remote.protocol.jobs import Job
 
-_STALE_S = 5.0
+_SHORT_FROM = 23
+"""Rows below which one line has to do for the stages, one for the disks, and three for the jobs."""
 _TALL_FROM = 30
 """Rows from which charts and all disks have room."""
 _HIGH_FROM = 42
@@ -33,11 +33,12 @@ class Overview(Screen[None]):
     """Renders a `HostState`."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_FROM, "-tall"), (_HIGH_FROM, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (_SHORT_FROM, "-short"), (_TALL_FROM, "-tall"), (_HIGH_FROM, "-high")]
 
     def compose(self) -> ComposeResult:
         """Top to bottom."""
         yield TopBar(id="top-bar")
+        yield PageTabs(at_home=True)
         yield StageStrip(id="stage-strip")
         yield Devices(id="devices")
         yield HostLines(id="host-lines")
@@ -51,35 +52,30 @@ class Overview(Screen[None]):
         """The jobs have the keyboard."""
         self.query_one(JobsTable).focus()
 
-    def show(
-        self,
-        state: HostState,
-        shown_job: Job | None,
-        now: float,
-        host_now: float,
-        palette: Palette,
-        *,
-        replay: str = "",
-    ) -> None:
-        """Render the state as it is at `now`."""
-        found = alerts(state, now)
-        stale = not isinstance(state.link, Up) or (state.sample_at is not None and now - state.sample_at > _STALE_S)
-        rows = self.size.height
-        self.query_one(TopBar).show(state, now, host_now, found, palette, replay=replay)
-        self.query_one(StageStrip).show(state, host_now, palette, in_replay=bool(replay))
-        self.query_one(Devices).show(state, palette, stale=stale)
-        self.query_one(HostLines).show(state, palette, stale=stale, low=rows < _TALL_FROM)
+    def show(self, glance: Glance) -> None:
+        """Render a look at the host."""
+        state, palette, rows = glance.state, glance.palette, self.size.height
+        self.query_one(TopBar).show(state, glance.now, glance.host_now, glance.found, palette, replay=glance.replay)
+        self.query_one(PageTabs).show("overview", palette, columns=self.size.width)
+        self.query_one(StageStrip).show(
+            state, glance.host_now, palette, in_replay=bool(glance.replay), low=rows < _SHORT_FROM
+        )
+        self.query_one(Devices).show(state, palette, stale=glance.stale)
+        self.query_one(HostLines).show(
+            state, palette, stale=glance.stale, low=rows < _TALL_FROM, disk_alone=rows < _SHORT_FROM
+        )
         self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)
-        self.query_one(JobsTable).show(state, shown_job, host_now, palette)
+        self.query_one(JobsTable).show(state, glance.shown_job, glance.host_now, palette)
         self._share_rows()
-        self.query_one(AlertLine).show(found)
-        self.show_log(state, shown_job)
+        self.query_one(AlertLine).show(glance.found)
+        self.show_log(state, glance.shown_job)
 
     def _share_rows(self) -> None:
         """Jobs and log share what the rest leaves: the jobs at most half of it, but never fewer than four of them."""
-        fixed = (TopBar, StageStrip, Devices, HostLines, Charts)
+        fixed = (TopBar, PageTabs, StageStrip, Devices, HostLines, Charts)
         taken = sum(self.query_one(kind).outer_size.height for kind in fixed if self.query_one(kind).display)
-        most = max(_LEAST_JOBS, min(_MOST_JOBS, (self.size.height - taken - _LAST_LINES) // 2))
+        least = _LEAST_JOBS if self.size.height >= _SHORT_FROM else _LEAST_JOBS - 1
+        most = max(least, min(_MOST_JOBS, (self.size.height - taken - _LAST_LINES) // 2))
         jobs = self.query_one(JobsTable)
         if jobs.styles.max_height is None or jobs.styles.max_height.value != most:
             jobs.styles.max_height = most

@@ -24,8 +24,8 @@ _WORTH_TELLING_S = 7 * 86_400.0
 class HostLines(Static):
     """A line a disk, one for the memory, one for each engine that runs; on a low screen the fullest disk alone has a line."""
 
-    def show(self, state: HostState, palette: Palette, *, stale: bool, low: bool) -> None:
-        """Render the newest reading."""
+    def show(self, state: HostState, palette: Palette, *, stale: bool, low: bool, disk_alone: bool = False) -> None:
+        """Render the newest reading; with `disk_alone` nothing but the disk that fills first."""
         sample = state.sample
         if sample is None:
             self.update(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
@@ -37,7 +37,7 @@ class HostLines(Static):
             roomy=self.size.width >= _ROOMY,
             narrow=self.size.width < _WIDE_FROM,
         )
-        text = Text("\n").join(lines)
+        text = Text("\n").join(lines[:1] if disk_alone else lines)
         self.update(Text(text.plain, style=palette.quiet) if stale else text)
 
 
@@ -63,18 +63,42 @@ def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: b
     return lines
 
 
+def pressing_disk(state: HostState, palette: Palette, *, columns: int) -> Text | None:
+    """The line of the disk that fills first; None before the first reading and where no disk is known."""
+    if state.sample is None or not state.sample.mounts:
+        return None
+    mount = min(state.sample.mounts, key=_pressure)
+    short = any(each.code == "runway_short" and each.subject == mount.path for each in state.sample.diagnoses)
+    return _mount(
+        mount,
+        state.sample.jobs,
+        palette,
+        short=short,
+        roomy=columns >= _ROOMY,
+        narrow=columns < _WIDE_FROM,
+        label="disk ",
+    )
+
+
 def _pressure(mount: MountSample) -> tuple[float, float]:
     runway = runway_s(mount)
     return (runway if runway is not None else float("inf"), mount.free_bytes / max(1, mount.total_bytes))
 
 
 def _mount(
-    mount: MountSample, jobs: list[JobSample], palette: Palette, *, short: bool, roomy: bool, narrow: bool
+    mount: MountSample,
+    jobs: list[JobSample],
+    palette: Palette,
+    *,
+    short: bool,
+    roomy: bool,
+    narrow: bool,
+    label: str = "disk    ",
 ) -> Text:
     """`short` is what the host says of its runway. Where there is little room, what is still needed takes the place of the rate."""
     fraction = fullness(mount) or 0.0
     filled = round(fraction * _BAR_WIDTH)
-    text = Text("disk    ", style=palette.quiet)
+    text = Text(label, style=palette.quiet)
     text.append(f"{one_line(mount.path)} ", style=palette.foreground)
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])

@@ -19,9 +19,9 @@ _ROOMY = 140
 
 
 class StageStrip(Static):
-    """Two lines: the strip, and the running or failed stage in detail."""
+    """Two lines: the strip, and the running or failed stage in detail; on a `low` screen the second alone."""
 
-    def show(self, state: HostState, host_now: float, palette: Palette, *, in_replay: bool) -> None:
+    def show(self, state: HostState, host_now: float, palette: Palette, *, in_replay: bool, low: bool) -> None:
         """Render the newest run; while there is none, what starts one, which nothing does in a replay."""
         run = state.newest_run()
         if run is None:
@@ -29,6 +29,10 @@ class StageStrip(Static):
             return
         stages = state.stages_of(run.job_id)
         wide = self.size.width >= _WIDE
+        detail = _verdict(run, palette) or _detail(stages, host_now, palette, roomy=self.size.width >= _ROOMY)
+        if low and detail.plain:
+            self.update(detail)
+            return
         text = Text()
         for position, (stage, stage_state) in enumerate(stages):
             mark = stage_mark(stage_state)
@@ -36,7 +40,7 @@ class StageStrip(Static):
             text.append("" if position == 0 else " › " if wide else " ", style=palette.quiet)
             text.append(f"{mark.glyph} {name}", style=palette[mark.color])
         text.append("\n")
-        text.append_text(_verdict(run, palette) or _detail(stages, host_now, palette, roomy=self.size.width >= _ROOMY))
+        text.append_text(detail)
         self.update(text)
 
 

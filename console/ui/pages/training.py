@@ -1,0 +1,21 @@
+"""Loss, accuracy and rates."""
+
+from textual.app import ComposeResult
+
+from console.ui.pages.page import Page
+from console.ui.widgets.charts import Charts
+from console.ui.widgets.glance import Glance
+
+
+class TrainingPage(Page):
+    """The curves of the newest run."""
+
+    NAME = "training"
+
+    def content(self) -> ComposeResult:
+        """The curves."""
+        yield Charts(id="page-charts")
+
+    def show_content(self, glance: Glance) -> None:
+        """Draw them."""
+        self.query_one(Charts).show(glance.state, glance.palette, high=True)
