@@ -43,7 +43,7 @@ PAGES = (
     PageKey("vocabulary", "5", "Vocabulary", "The draft vocabulary and its mapping"),
     PageKey("storage", "6", "Storage", "What lies on the host's disks, and freeing them"),
     PageKey("server", "7", "Server", "The inference servers, and how fast they were measured"),
-    PageKey("hosts", "8", "Hosts", "All configured hosts beside each other"),
+    PageKey("hosts", "8", "Hosts", "What this host is, and the other configured ones"),
 )
 
 PAGE_ACTIONS = tuple(
@@ -93,9 +93,9 @@ _HELP_IN_A_REPLAY = {"leave": "Close the replay"}
 
 REPLAY_ACTIONS = (
     Action("pause", "space", "Pause", "Let the replay stand still, or go on"),
-    Action("faster", "plus", "Pace", "Replay faster", footer_key="+ -"),
+    Action("faster", "plus", "Pace", "Replay faster", footer_key="+-"),
     Action("slower", "minus", "Slower", "Replay more slowly", in_footer=False),
-    Action("back", "comma", "Jump", "Go 30 seconds back", footer_key=", ."),
+    Action("back", "comma", "Jump", "Go 30 seconds back", footer_key=",."),
     Action("forward", "full_stop", "Forward", "Go 30 seconds forward", in_footer=False),
     Action("leap_back", "less_than_sign", "Leap back", "Go 10 minutes back", in_footer=False),
     Action("leap_forward", "greater_than_sign", "Leap forward", "Go 10 minutes forward", in_footer=False),

@@ -36,8 +36,7 @@ class ReplayApp(RoostApp):
         yield RecordedSession(self._recording.records, clock=self._play)
 
     def on_mount(self) -> None:
-        """Say what a killed recorder has left out."""
-        super().on_mount()
+        """Say what a killed recorder has left out; Textual calls what the base class does by itself."""
         if self._recording.torn:
             self.notify(torn_words(self._recording), severity="warning", markup=False)
 

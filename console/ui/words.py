@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from console.state.host import HostState
 from console.state.units import format_duration, format_loss, format_restarts
 from remote.protocol.jobs import (
     Finished,
@@ -200,6 +201,11 @@ def outcome_of(job: Job) -> str:
             return f"{arm} {rate:.1f} tok/s{accepted}, {summary.get('prompts')} prompts"
         case _:
             return ""
+
+
+def below_root(path: str, state: HostState) -> str:
+    """A path as people know it: without the host's root where it lies below that."""
+    return path if state.welcome is None else path.removeprefix(f"{state.welcome.root.rstrip('/')}/")
 
 
 def age_of(job: Job, host_now: float) -> str:

@@ -1,10 +1,14 @@
 """The pages: each has its key, and none goes without devices, disk, jobs, alerts and keys."""
 
+import msgspec
 import pytest
 
 from console.ui.keymap import PAGES
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.widgets.page_tabs import title_letters
+from remote.protocol.frames import JobChanged
+from remote.protocol.reports import RunPlan
+from remote.protocol.specs import RunSpec
 from remote.protocol.storage import StorageEntry, StorageReport, TrashEntry
 
 SIZES = [(60, 20), (80, 24), (120, 35), (200, 50)]
@@ -64,7 +68,18 @@ async def test_a_finished_run_shows_what_each_stage_took_and_made(embedded_run, 
     async with show(embedded_run, until=510.0, size=(120, 50)) as screen:
         await screen.until_shown("✓ promote")
         await screen.pilot.press("2")
-        await screen.until_shown("✓ training", "2:34", "coverage 94.5%", "drafter", "Made", "target", "held-out")
+        await screen.until_shown("✓ training", "2:34", "coverage 94.5%", "drafter", "Made", "release")
+        assert screen.text.count("runs/embedded/drafter  ") == 1
+
+
+async def test_a_run_says_what_it_was_made_from(embedded_run, show) -> None:
+    async with show(embedded_run, until=180.0, size=(120, 50)) as screen:
+        await screen.until_shown("step 225/400  loss")
+        plan = next(each.what for each in embedded_run if isinstance(each.what, RunPlan))
+        run = screen.app._state.newest_run()
+        await screen.send(JobChanged(job=msgspec.structs.replace(run, spec=RunSpec(run=plan.run))))
+        await screen.pilot.press("2")
+        await screen.until_shown("target", "smollm2-135m-instruct", "held out", "smollm2_eval.jsonl")
 
 
 async def test_what_lies_on_the_disks_says_what_can_go(embedded_run, show) -> None:
@@ -77,7 +92,7 @@ async def test_what_lies_on_the_disks_says_what_can_go(embedded_run, show) -> No
         screen.session.storage = StorageReport(root="/r", mounts=[], entries=entries, trash=[gone])
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("6")
-        await screen.until_shown("/r/runs/old/store", "5.0 GiB", "can go into the trash")
+        await screen.until_shown("  runs/old/store", "5.0 GiB", "can go into the trash")
         await screen.pilot.press("down")
         await screen.until_shown("stays: in use")
         await screen.pilot.press("down")
@@ -89,3 +104,17 @@ async def test_a_question_that_failed_is_told_on_its_page(embedded_run, show) ->
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("6")
         await screen.until_shown("✗ the recording has no look at the disks' directories")
+
+
+async def test_a_broken_file_of_hosts_is_told_on_their_page(embedded_run, show, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    async with show(embedded_run, until=180.0, size=(120, 35)) as screen:
+        await screen.until_shown("step 225/400  loss")
+        await screen.pilot.press("8")
+        await screen.until_shown("Configured", "no other host", "root")
+        place = tmp_path / "roost/roost.toml"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("[hosts.a]\n")
+        await screen.until_shown("✗", "[hosts.a]")
+        place.write_text('[hosts.a]\naddress = "a.example.com"\n')
+        await screen.until_shown("a.example.com")

@@ -70,7 +70,7 @@ async def test_it_stands_still_and_changes_its_pace(eight, replay) -> None:
 
 async def test_it_jumps_forward_and_back_to_exactly_what_was_then(eight, replay) -> None:
     async with replay(eight, at=190.0) as (screen, _):
-        await screen.until_shown("3:10/4:55", "! GPU 4 is held back", "shard 00122", "shard 00126")
+        await screen.until_shown("3:10/4:55", "! GPU 4 is held back", "shard 00124", "shard 00126")
         before = [line for line in screen.lines if "GPU" in line or "samples" in line]
         await screen.pilot.press("full_stop")
         await screen.until_shown("3:40/4:55", "✗ GPU 6 reported XID 63")
@@ -97,7 +97,7 @@ async def test_nothing_can_be_started_or_stopped_and_the_keys_say_so(embedded, r
 async def test_the_footer_has_what_can_be_looked_at(embedded, replay, size) -> None:
     async with replay(embedded, at=512.0, size=size) as (screen, _):
         await screen.until_shown("✓ promote")
-        keys = ("space Pause", "+ - Pace", ", . Jump", "l Log", "v Verdict", "d Diagnoses", "? Help", "q Quit")
+        keys = ("space Pause", "+- Pace", ",. Jump", "l Log", "v Verdict", "d Diagnoses", "? Help", "q Quit")
         assert all(key in screen.lines[-1] for key in keys), screen.lines[-1]
 
 

@@ -139,7 +139,7 @@ async def test_simulated_devices_are_named_as_such(eight_gpus, show) -> None:
         await screen.send(changed(screen, gpu_source="simulated"))
         await screen.until_shown("SIMULATED")
         assert "SIMULATED GPUs" in screen.lines[0]
-        assert "SIMULATED" in screen.lines[3]
+        assert "SIMULATED" in screen.lines[4]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class StoragePage(Page):
         for label, columns in (("size", _SIZE), ("files", _FILES), ("kind", _KIND), ("path", room)):
             table.add_column(label, width=columns)
         for row in [*self._report.entries, *self._report.trash]:
-            table.add_row(*_cells(row, glance.palette, room))
+            table.add_row(*_cells(row, self._report.root, glance.palette, room))
         table.move_cursor(row=at)
 
     def _words(self, palette: Palette) -> Text:
@@ -83,11 +83,12 @@ class StoragePage(Page):
                 return Text("nothing lies here yet", style=palette.quiet)
 
 
-def _cells(row: StorageEntry | TrashEntry, palette: Palette, room: int) -> list[Text]:
+def _cells(row: StorageEntry | TrashEntry, root: str, palette: Palette, room: int) -> list[Text]:
     in_trash = isinstance(row, TrashEntry)
     stays = not in_trash and row.kept_because is not None
     kind = "♻ trash" if in_trash else row.kind
-    path = f"{'· ' if stays else ''}{one_line(row.origin if in_trash else row.path)}"
+    place = (row.origin if in_trash else row.path).removeprefix(f"{root.rstrip('/')}/")
+    path = f"{'· ' if stays else '  '}{one_line(place)}"
     if len(path) > room:
         path = f"…{path[-room + 1 :]}"
     color = palette.quiet if stays or in_trash else palette.foreground

@@ -18,4 +18,4 @@ class TrainingPage(Page):
 
     def show_content(self, glance: Glance) -> None:
         """Draw them."""
-        self.query_one(Charts).show(glance.state, glance.palette, high=True)
+        self.query_one(Charts).show(glance.state, glance.palette, rows=self.query_one(Charts).size.height)

@@ -35,7 +35,7 @@ class DetailScreen(OwnKeysScreen):
 
     def show(self, state: HostState, now: float, host_now: float, palette: Palette) -> None:
         """Render the state as it is at `now`."""
-        if not self.is_mounted:
+        if not self.is_mounted or not self.query("#detail-text"):
             return
         width = self.query_one(VerticalScroll).content_size.width or 76
         self.query_one("#detail-text", Static).update(self.view(state, now, host_now, palette, width))

@@ -23,6 +23,8 @@ _TALL_FROM = 30
 """Rows from which charts and all disks have room."""
 _HIGH_FROM = 42
 """Rows from which charts are plots."""
+_PLOT_ROWS = 5
+"""Rows of the plots, their headings included."""
 _LEAST_JOBS, _MOST_JOBS = 5, 14
 """Rows of the jobs table, its heading included."""
 _LAST_LINES = 2
@@ -64,7 +66,7 @@ class Overview(Screen[None]):
         self.query_one(HostLines).show(
             state, palette, stale=glance.stale, low=rows < _TALL_FROM, disk_alone=rows < _SHORT_FROM
         )
-        self.query_one(Charts).show(state, palette, high=rows >= _HIGH_FROM)
+        self.query_one(Charts).show(state, palette, rows=_PLOT_ROWS if rows >= _HIGH_FROM else 1)
         self.query_one(JobsTable).show(state, glance.shown_job, glance.host_now, palette)
         self._share_rows()
         self.query_one(AlertLine).show(glance.found)

@@ -12,7 +12,7 @@ from console.state.sanitize import one_line
 from console.state.units import format_duration, format_percent
 from console.ui.views.rows import labelled_rows
 from console.ui.widgets.palette import Palette
-from console.ui.words import age_of, job_mark, outcome_of, run_name, stage_mark
+from console.ui.words import age_of, below_root, job_mark, outcome_of, run_name, stage_mark
 from remote.protocol.jobs import ArtifactRef, Job, is_over
 from remote.protocol.progress import StageDone, StageFailed, StageName, StageRunning, StageSkipped, StageState
 from remote.protocol.specs import RunSpec
@@ -37,7 +37,10 @@ def pipeline_view(state: HostState, host_now: float, palette: Palette, width: in
         Text("\nJobs", style=f"bold {palette.primary}"),
         _jobs(state.children(run.job_id), host_now, palette, width),
     ]
-    made = [(output.kind, f"{one_line(output.path)}  {output.manifest_sha256[:12]}") for output in _outputs(state, run)]
+    made = [
+        (output.kind, f"{one_line(below_root(output.path, state))}  {output.manifest_sha256[:12]}")
+        for output in _outputs(state, run)
+    ]
     if made:
         parts += [
             Text("\nMade, with the hash of its manifest", style=f"bold {palette.primary}"),
@@ -102,7 +105,7 @@ def _jobs(jobs: list[Job], host_now: float, palette: Palette, width: int) -> Ren
         mark = job_mark(job.state)
         words = outcome_of(job) if is_over(job.state) else one_line(job.last_line)
         if width >= _NARROW:
-            words = f"{job.job_id}  {words}"
+            words = "  ".join(filter(None, (words, job.job_id)))
         table.add_row(
             Text(f"  {one_line(job.agent)}", style=palette.foreground),
             Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
@@ -113,8 +116,10 @@ def _jobs(jobs: list[Job], host_now: float, palette: Palette, width: int) -> Ren
 
 
 def _outputs(state: HostState, run: Job) -> list[ArtifactRef]:
+    """Each once: a run says again what its jobs made."""
     jobs = [*state.children(run.job_id), run]
-    return [output for job in jobs if job.result is not None for output in job.result.outputs]
+    outputs = [output for job in jobs if job.result is not None for output in job.result.outputs]
+    return list({(output.path, output.manifest_sha256): output for output in outputs}.values())
 
 
 def _provenance(run: Job, state: HostState) -> list[tuple[str, str]]:

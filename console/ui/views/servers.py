@@ -15,6 +15,8 @@ from remote.protocol.telemetry import EngineSample
 
 _MEASURING = ("benchmark", "tuning", "evaluation")
 _MOST_ENDED = 20
+_WIDE_FROM = 100
+"""Columns from which the jobs' ids have room."""
 
 
 def servers_view(state: HostState, host_now: float, palette: Palette, width: int) -> RenderableType:
@@ -72,10 +74,11 @@ def _measured(jobs: list[Job], host_now: float, palette: Palette, width: int) ->
         mark = job_mark(job.state)
         pace = pace_of(job.last_progress.event) if job.last_progress is not None else None
         words = outcome_of(job) or ("" if pace is None else " ".join(filter(None, pace)))
+        seen = (one_line(words), job.job_id if width >= _WIDE_FROM else "")
         table.add_row(
             Text(f"  {one_line(job.agent)}", style=palette.foreground),
             Text(f"{mark.glyph} {mark.word}", style=palette[mark.color]),
             Text(age_of(job, host_now), style=palette.foreground),
-            Text(f"{job.job_id}  {one_line(words)}" if width >= 100 else one_line(words), style=palette.quiet),
+            Text("  ".join(filter(None, seen)), style=palette.foreground, overflow="ellipsis", no_wrap=True),
         )
     return table

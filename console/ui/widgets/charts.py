@@ -10,7 +10,11 @@ from console.state.series import Series, TimeSeries, plot, shrink, sparkline
 from console.state.units import format_rate
 from console.ui.widgets.palette import Palette
 
-_PLOT_HEIGHT = 4
+_LEAST_PLOT = 3
+"""Rows of a plot, below which there is a line instead."""
+_MOST_PLOT = 16
+_WIDE_PLOT = 100
+"""Columns that a plot does without where another can stand beside it."""
 _LINE_GAP = 3
 _RECENT = 300
 
@@ -29,15 +33,15 @@ class Curve(NamedTuple):
 class Charts(Static):
     """Renders what there is; says so while there is nothing."""
 
-    def show(self, state: HostState, palette: Palette, *, high: bool) -> None:
-        """Render the newest run's curves and the engine's, as plots when the screen is `high`."""
+    def show(self, state: HostState, palette: Palette, *, rows: int) -> None:
+        """Render the newest run's curves and the engine's on `rows` rows: plots beside each other, or a line where they have no room."""
         curves = curves_of(state)
         width = self.content_size.width or 78
         if not curves:
             hint = "curves of loss, accuracy, acceptance and tok/s appear here while a run works"
             self.update(Text(hint, style=palette.quiet))
-        elif high:
-            self.update(_plots(curves[:4], width, palette))
+        elif rows > _LEAST_PLOT:
+            self.update(_stacked(curves[:4], width, rows, palette))
         else:
             self.update(_line(curves, width, palette))
 
@@ -91,15 +95,28 @@ def _line(curves: list[Curve], width: int, palette: Palette) -> Text:
     return text
 
 
-def _plots(curves: list[Curve], width: int, palette: Palette) -> Text:
+def _stacked(curves: list[Curve], width: int, rows: int, palette: Palette) -> Text:
+    """Below each other while each has room, else two or all of them beside each other."""
+    for columns in range(max(1, width // _WIDE_PLOT), len(curves)):
+        lines = -(-len(curves) // columns)
+        height = (rows - lines + 1) // lines - 1
+        if height > _LEAST_PLOT + columns:
+            break
+    else:
+        columns, height = len(curves), rows - 1
+    groups = [curves[at : at + columns] for at in range(0, len(curves), columns)]
+    return Text("\n\n").join(_plots(group, width, min(height, _MOST_PLOT), palette) for group in groups)
+
+
+def _plots(curves: list[Curve], width: int, height: int, palette: Palette) -> Text:
     each = (width - _LINE_GAP * (len(curves) - 1)) // len(curves)
     heading = Text()
-    rows = [Text() for _ in range(_PLOT_HEIGHT)]
+    rows = [Text() for _ in range(height)]
     for position, curve in enumerate(curves):
         gap = " " * _LINE_GAP if position else ""
         heading.append(f"{gap}{curve.label} ", style=palette.quiet)
         heading.append(f"{curve.last:<{each - len(curve.label) - 1}}", style=palette.foreground)
-        drawn = plot(shrink(curve.values, each), _PLOT_HEIGHT, low=curve.low)
+        drawn = plot(shrink(curve.values, each), height, low=curve.low)
         for row, line in zip(rows, drawn, strict=True):
             row.append(f"{gap}{line:<{each}}", style=palette[curve.color])
     return Text("\n").join([heading, *rows])
