@@ -9,7 +9,7 @@ from console.cli.jobs import carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, Timeout
 from console.cli.output import execute, print_document, print_text
 from console.cli.run import RunFile, read_overrides
-from console.cli.text import extraction_plan_lines, state_words
+from console.cli.text import extraction_plan_lines, state_words, summary_lines
 from console.cli.verbs import Verbs
 from console.documents import JobOutcome
 from console.errors import UsageError
@@ -86,7 +86,7 @@ def _end(name: str, job: Job, *, as_json: bool) -> NoReturn:
     else:
         print_text(f"{job.job_id}: {state_words(job.state)}" if is_over(job.state) else job.job_id)
         if job.result is not None:
-            print_text("\n".join(f"  {key.replace('_', ' '):18} {value}" for key, value in job.result.summary.items()))
+            print_text("\n".join(f"  {line}" for line in summary_lines(job.result.summary)))
     raise typer.Exit(exit_code_of(job))
 
 

@@ -1,7 +1,7 @@
 """What the verbs say to people; numbers come from `console.state.units`."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from console.state.sanitize import one_line
 from console.state.units import (
@@ -125,8 +125,27 @@ def job_lines(job: Job) -> list[str]:
         lines.append(f"progress  {progress_line(job.last_progress)}")
     if job.result is not None:
         lines += [f"output    {one_line(f'{output.kind}: {output.path}')}" for output in job.result.outputs]
-        lines += [f"          {one_line(f'{key} = {value}')}" for key, value in job.result.summary.items()]
+        lines += [f"          {line}" for line in summary_lines(job.result.summary)]
     return lines
+
+
+def summary_lines(summary: Mapping[str, str | int | float | bool | None]) -> list[str]:
+    """The figures of a finished job by their names in its JSON, in the units that the names say."""
+    return [one_line(f"{name} = {_figure(name, value)}") for name, value in summary.items()]
+
+
+def _figure(name: str, value: str | float | None) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _number(name, value)
+    return {None: UNKNOWN, True: "yes", False: "no"}.get(value, str(value))
+
+
+def _number(name: str, value: float) -> str:
+    if name == "bytes":
+        return format_bytes(value)
+    if name == "seconds":
+        return format_duration(value)
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:

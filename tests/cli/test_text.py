@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import RUN_PLAN, SAMPLES
 
 from console.cli.server_text import server_lines
-from console.cli.text import extraction_plan_lines, job_lines, job_table, progress_line, state_words
+from console.cli.text import extraction_plan_lines, job_lines, job_table, progress_line, state_words, summary_lines
 from console.cli.vocabulary_text import mapping_lines
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord
@@ -110,3 +110,22 @@ def test_a_plan_that_does_not_fit_says_what_to_do(bytes_free, inodes_free, fits)
         sample_text="hello",
     )
     assert any("it does not fit: free space there" in line for line in extraction_plan_lines(plan)) is not fits
+
+
+def test_figures_of_a_job_are_shown_in_their_units() -> None:
+    summary = {
+        "bytes": 166_012_404,
+        "tokens": 35956,
+        "seconds": 148.04,
+        "loss": 5.501792144775391,
+        "winner": None,
+        "whole": True,
+    }
+    assert summary_lines(summary) == [
+        "bytes = 158 MiB",
+        "tokens = 35,956",
+        "seconds = 2:28",
+        "loss = 5.502",
+        "winner = –",
+        "whole = yes",
+    ]
