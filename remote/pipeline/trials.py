@@ -90,7 +90,7 @@ class Trials:
             )
         finally:
             self._children.stop(server, "it is measured")
-        self._keep(self._path(launch, spec, settings), kept)
+        keep(self._path(launch, spec, settings), kept, self._job)
         return kept
 
     def _path(self, launch: Launch, spec: ServerSpec, settings: BenchmarkConfig) -> Path:
@@ -130,20 +130,22 @@ class Trials:
         report = msgspec.json.decode((directory / _REPORT).read_bytes(), type=BenchmarkReport)
         return Kept(report=report, benchmark_job_id=job_id)
 
-    def _keep(self, path: Path, kept: Kept) -> None:
-        data = msgspec.json.encode(kept)
-
-        def write() -> None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, data)
-
-        self._job.write_with_room(path, len(data) + _SMALL_BYTES, write)
-
 
 def _drafter(spec: ServerSpec) -> str | None:
     """What the drafter is, so that one that was trained again is measured again."""
     manifest = None if spec.drafter is None else Path(spec.drafter.model) / "manifest.json"
     return hash_file(manifest) if manifest is not None and manifest.is_file() else None
+
+
+def keep(path: Path, kept: Kept, job: JobContext) -> None:
+    """Write a measurement; on a full disk the tuning waits with it until there is room."""
+    data = msgspec.json.encode(kept)
+
+    def write() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
+
+    job.write_with_room(path, len(data) + _SMALL_BYTES, write)
 
 
 def _read(path: Path) -> Kept | None:

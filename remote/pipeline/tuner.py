@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from remote.agents.harness import JobContext, main
-from remote.artifacts.atomic import publish_directory, write_atomic
+from remote.artifacts.atomic import exchange, publish_directory, write_atomic
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
 from remote.errors import Precondition, RoostError, WorkFailed
 from remote.jobs.store import JobStore
@@ -82,7 +82,7 @@ def conduct(spec: TuningSpec, job: JobContext, store: JobStore) -> JobResult:
                 job.tell(Note(level="warning", text=trouble))
         if troubles:
             raise WorkFailed(f"the tuning is done, but jobs of it live on: {'; '.join(troubles)}")
-        return JobResult(outputs=[tuner.publish(report)], summary=_summary(report))
+        return JobResult(outputs=[publish(report, tuner.directory, job)], summary=_summary(report))
 
 
 class Tuner:
@@ -252,32 +252,43 @@ class Tuner:
             recaptures=plan.recaptures,
         )
 
-    def publish(self, report: TuningReport) -> ArtifactRef:
-        """Write the report in place of an earlier one."""
-        final = self.directory / "report"
-        part = self.directory / "report.part"
-        content = msgspec.json.format(msgspec.json.encode(report), indent=1)
 
-        def write() -> ArtifactRef:
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir(parents=True)
-            write_atomic(part / REPORT_NAME, content)
-            manifest = Manifest(
-                format=_FORMAT,
-                version=1,
-                fingerprint=combine("tuning", self._run, self._bench.prompts_sha256),
-                inputs={"prompts": self._bench.prompts_sha256, "target": self._run.target.model},
-                producer=_PRODUCER,
-                created_at=report.measured_at,
-                files=[],
-                properties={"winner": report.winner},
-            )
-            write_manifest(part, manifest, [REPORT_NAME])
-            shutil.rmtree(final, ignore_errors=True)
+def publish(report: TuningReport, directory: Path, job: JobContext) -> ArtifactRef:
+    """Write the report below the directory of the run's tunings; it takes the place of an earlier one as a whole."""
+    final = directory / "report"
+    part = directory / "report.part"
+    content = msgspec.json.format(msgspec.json.encode(report), indent=1)
+    prompts = report.prompts_sha256
+
+    def write() -> ArtifactRef:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        write_atomic(part / REPORT_NAME, content)
+        manifest = Manifest(
+            format=_FORMAT,
+            version=1,
+            fingerprint=combine("tuning", report.run, prompts),
+            inputs={"prompts": prompts, "target": report.run.target.model},
+            producer=_PRODUCER,
+            created_at=report.measured_at,
+            files=[],
+            properties={"winner": report.winner},
+        )
+        write_manifest(part, manifest, [REPORT_NAME])
+        if final.exists():
+            exchange(part, final)
+            shutil.rmtree(part)
+        else:
             publish_directory(part, final)
-            return artifact_ref("tuning", final)
+        return artifact_ref("tuning", final)
 
-        return self._job.write_with_room(final, len(content) + _SMALL_BYTES, write, inodes_needed=_FILES)
+    return job.write_with_room(
+        final,
+        len(content) + _SMALL_BYTES,
+        write,
+        inodes_needed=_FILES,
+        clean=lambda: shutil.rmtree(part, ignore_errors=True),
+    )
 
 
 def in_words(settings: Settings) -> str:

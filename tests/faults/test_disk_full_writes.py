@@ -22,13 +22,16 @@ from remote.agents.training import checkpoint
 from remote.agents.training import worker as training
 from remote.agents.vocabulary import worker as vocabulary
 from remote.artifacts import mapping_copy, safetensors_stream, store_writer
-from remote.pipeline import verdict
+from remote.artifacts.manifest import verify
+from remote.pipeline import trials, tuner, tuning, verdict
 from remote.protocol.reports import ArmLevel, EvaluationReport, VerdictReport
 from remote.protocol.run import EvaluationConfig, VocabularyConfig
 from remote.protocol.specs import EvaluationSpec, MappingCopySpec, VocabularySpec
+from remote.protocol.tuning import TuningReport
 from tests.agents.test_extraction_worker import CONVERSATIONS, LAYERS, MODEL, Engine, spec_of
 from tests.agents.test_training_worker import Inputs
 from tests.faults.small_disks import SmallDisk
+from tests.protocol.protocol_samples import BENCHMARK_REPORT, TUNING_REPORT
 
 KIMI = Path(__file__).parents[1] / "golden/kimi-k2.5-vocabulary"
 
@@ -89,6 +92,7 @@ def works(tmp_path: Path, engine: Engine) -> dict[str, Work]:
         "export": export,
         "report": lambda job, target: _report(job, target / "report", tmp_path),
         "judge": lambda job, target: _judge(job, target / "verdict"),
+        "tune": _tune,
     }
 
 
@@ -166,6 +170,12 @@ def _judge(job: JobContext, target: Path) -> object:
     return None
 
 
+def _tune(job: JobContext, target: Path) -> object:
+    kept = trials.Kept(report=BENCHMARK_REPORT, benchmark_job_id="job")
+    trials.keep(target / "measurements/one.json", kept, job)
+    return tuner.publish(TUNING_REPORT, target, job)
+
+
 class Point(NamedTuple):
     """A write of some work: the disk fills just before `function` of `module` is called for the first time."""
 
@@ -188,6 +198,9 @@ POINTS = {
     "the drafter's manifest": Point("export", training, "write_manifest"),
     "a report": Point("report", evaluation, "write_atomic"),
     "a report's manifest": Point("report", evaluation, "write_manifest"),
+    "a trial's figures": Point("tune", trials, "write_atomic"),
+    "a tuning's report": Point("tune", tuner, "write_atomic"),
+    "the manifest of a tuning": Point("tune", tuner, "write_manifest"),
     "the verdict": Point("judge", verdict, "write_atomic"),
     "the verdict's manifest": Point("judge", verdict, "write_manifest"),
 }
@@ -271,7 +284,7 @@ def test_a_disk_that_fills_in_the_middle(
     assert content(small_disk.path / "made") == expected
 
 
-@pytest.mark.parametrize("name", ["extract", "copy", "build", "train", "export", "report", "judge"])
+@pytest.mark.parametrize("name", ["extract", "copy", "build", "train", "export", "report", "judge", "tune"])
 def test_a_disk_that_is_too_full_is_not_even_begun_on(
     name: str, works: dict[str, Work], small_disk: SmallDisk, tmp_path: Path
 ) -> None:
@@ -341,6 +354,26 @@ def test_a_copy_that_waits_leaves_what_it_replaces(small_disk: SmallDisk, tmp_pa
     assert not caught
     (aside,) = small_disk.path.glob("made.replaced-*")
     assert (aside / "notes").read_text() == "the old one"
+
+
+def test_a_tuning_that_waits_leaves_the_report_of_the_one_before(small_disk: SmallDisk, tmp_path: Path) -> None:
+    before = msgspec.structs.replace(TUNING_REPORT, reason="of the tuning before")
+    job, target = open_job(tmp_path, "job"), small_disk.path / "made"
+    tuner.publish(before, target, job)
+    small_disk.fill()
+    thread, caught = in_a_thread(lambda job, target: tuner.publish(TUNING_REPORT, target, job), job, target)
+    until((job.directory / "pause.json").exists)
+    assert read_report(target) == before
+    small_disk.make_room()
+    thread.join()
+    assert not caught
+    assert read_report(target) == TUNING_REPORT
+    assert [path.name for path in target.iterdir()] == ["report"]
+
+
+def read_report(target: Path) -> TuningReport:
+    verify(target / "report")
+    return msgspec.json.decode((target / "report" / tuning.REPORT_NAME).read_bytes(), type=TuningReport)
 
 
 def test_the_spool_of_a_server_waits_for_room_and_loses_nothing(small_disk: SmallDisk) -> None:
