@@ -43,15 +43,25 @@ def vllm_python() -> Path:
     return _VLLM_PYTHON
 
 
+OLDER = "older"
+"""Where below the peers' packages an older version of one of them lies."""
+
+
 class Peers(NamedTuple):
-    """SpecForge and speculators beside the engine's packages, to compare with what they do themselves."""
+    """SpecForge, speculators and ModelOpt beside the engine's packages, to compare with what they do themselves."""
 
     python: Path
     packages: Path
+    first: tuple[Path, ...] = ()
+
+    @property
+    def older(self) -> "Peers":
+        """The same with speculators 0.8.0 in place of the present one."""
+        return self._replace(first=(self.packages / OLDER,))
 
     def run(self, script: Path, *arguments: object) -> str:
         """What `script` prints under the engine's interpreter; its failure is the test's, with what it said."""
-        paths = [self.packages, REPOSITORY / "remote/engines/sglang_cpu", REPOSITORY]
+        paths = [*self.first, self.packages, REPOSITORY / "remote/engines/sglang_cpu", REPOSITORY]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "OMP_NUM_THREADS": "1"}
         command = [self.python, script, *map(str, arguments)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -65,9 +75,9 @@ def peers(engine_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Peer
     if (there := os.environ.get("ROOST_PEERS")) is not None:
         return Peers(engine_python, Path(there))
     directory = tmp_path_factory.mktemp("peers")
-    requirements = REPOSITORY / "bench/peer-requirements.txt"
-    install = [engine_python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", directory, "-r", requirements]
-    subprocess.run(install, check=True)
+    install = [engine_python, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    subprocess.run([*install, directory, "-r", REPOSITORY / "bench/peer-requirements.txt"], check=True)
+    subprocess.run([*install, directory / OLDER, "speculators==0.8.0"], check=True)
     return Peers(engine_python, directory)
 
 
