@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from remote.artifacts import reserve
+from remote.telemetry.figures import bytes_text
 
 PAUSE_NAME = "pause.json"
 POLL_S = 1.0
@@ -57,13 +58,13 @@ class Shortage(NamedTuple):
     @property
     def reason(self) -> str:
         """One sentence for people."""
-        free = "free space unknown" if self.free.bytes == _UNCOUNTED else f"{show_bytes(self.free.bytes)} free"
+        free = "free space unknown" if self.free.bytes == _UNCOUNTED else f"{bytes_text(self.free.bytes)} free"
         inodes = "" if self.free.inodes is None else f"{self.free.inodes:,} inodes free"
         if self.free.inodes is not None and self.free.inodes < self.inodes_needed:
             return f"no inodes left to write {self.path}: {self.inodes_needed} needed, {inodes}, {free}"
         there = f"{free}, {inodes}" if inodes else free
         if self.bytes_needed is not None and self.free.bytes < self.bytes_needed:
-            return f"no room to write {self.path}: {show_bytes(self.bytes_needed)} needed, {there}"
+            return f"no room to write {self.path}: {bytes_text(self.bytes_needed)} needed, {there}"
         return f"no room to write {self.path}: {self.refusal}, though the disk has {there} (is there a quota?)"
 
 
@@ -75,14 +76,6 @@ class _Pause(msgspec.Struct, frozen=True, kw_only=True):
     bytes_free: int
     inodes_free: int | None
     bytes_needed: int | None
-
-
-def show_bytes(count: int) -> str:
-    """A size for people."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
 
 
 def free_at(path: Path) -> Free:

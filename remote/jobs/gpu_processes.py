@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from remote.telemetry.figures import bytes_text
 from remote.telemetry.occupancy import DeviceProcess, DeviceUse
 
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
@@ -21,7 +22,7 @@ class Sight(NamedTuple):
 def describe_processes(device: DeviceUse) -> tuple[str, bool]:
     """Who is on `device`, in words, and whether they may be on their way out: nobody that can be seen alive."""
     known = [(found, sight) for found in device.processes if (sight := look_at(found.pid, device.minor)) is not None]
-    held = f", which holds {_size(device.memory_used_bytes)}" if device.memory_used_bytes else ""
+    held = f", which holds {bytes_text(device.memory_used_bytes)}" if device.memory_used_bytes else ""
     if known:
         return ", ".join(_name(found, sight) for found, sight in known) + held, False
     numbers = ", ".join(str(found.pid) for found in device.processes)
@@ -73,7 +74,3 @@ def _name(found: DeviceProcess, sight: Sight) -> str:
     of_job = f" of the job {sight.job}, which was not given this device" if sight.job else ""
     doubt = "" if sight.is_certain else ", if the driver counts as this container does"
     return f"process {found.pid} ({sight.command}{of_job}{doubt})"
-
-
-def _size(size: int | None) -> str:
-    return f"{(size or 0) / 2**30:.1f} GiB"

@@ -21,6 +21,7 @@ from remote.protocol.progress import StageName
 from remote.protocol.reports import RunPlan, StagePlan
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec, Spec
+from remote.telemetry.figures import bytes_text
 
 Action = Literal["run", "skip", "resume"]
 
@@ -231,7 +232,5 @@ def free_bytes(directory: Path) -> int:
 def _check_disk(directory: Path, needed: int, free: int) -> list[str]:
     if needed <= free:
         return []
-    sentence = (
-        f"the run will write about {needed / 2**30:.1f} GiB, but {directory} has room for {free / 2**30:.1f} GiB."
-    )
+    sentence = f"the run will write about {bytes_text(needed)}, but {directory} has room for {bytes_text(free)}."
     return [f"{sentence} Free space there, name another directory, or lower data.max_samples."]

@@ -21,6 +21,7 @@ from remote.protocol.jobs import JobResult
 from remote.protocol.reports import VerdictReport
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import RunSpec
+from remote.telemetry.figures import bytes_text
 
 
 def work(spec: RunSpec, job: JobContext) -> JobResult:
@@ -67,7 +68,7 @@ def _preflight(run: RunConfig, store: JobStore, reporter: Reporter, room: Room) 
         room.write(store.root, None, lambda: _make_known(directory, store.root))
         stage.say("reads what is there already")
         found = look(blueprint, thorough=True)
-        stage.say(f"needs about {plan.bytes_needed / 2**30:.2f} GiB of {plan.bytes_free / 2**30:.1f} GiB free")
+        stage.say(f"needs about {bytes_text(plan.bytes_needed)} of {bytes_text(plan.bytes_free)} free")
     return blueprint, found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from remote.agents.extraction.samples import Samples, show_sample
 from remote.agents.harness import JobContext
-from remote.agents.room import free_at, show_bytes
+from remote.agents.room import free_at
 from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties
 from remote.artifacts.manifest import MANIFEST_NAME
 from remote.artifacts.store_journal import read_begun
@@ -16,6 +16,7 @@ from remote.errors import Precondition, WorkFailed
 from remote.protocol.jobs import ArtifactRef
 from remote.protocol.progress import ExtractionPlanned, SampleQuarantined, ShardWritten
 from remote.protocol.run import ExtractionConfig
+from remote.telemetry.figures import bytes_text
 
 _SMALL_BYTES = 64 << 10
 """More than a journal line or the small records take."""
@@ -46,10 +47,10 @@ class DiskPlan:
         """Raise Precondition when it does not fit."""
         free = self.free
         if free.bytes < self.bytes_needed + keep_free:
-            kept = f", of which {show_bytes(keep_free)} are to stay free" if keep_free else ""
+            kept = f", of which {bytes_text(keep_free)} are to stay free" if keep_free else ""
             raise Precondition(
-                f"the store needs {show_bytes(self.bytes_needed)} more, but the disk of {self.store} has "
-                f"{show_bytes(free.bytes)}{kept}",
+                f"the store needs {bytes_text(self.bytes_needed)} more, but the disk of {self.store} has "
+                f"{bytes_text(free.bytes)}{kept}",
                 hint="free space there, name another run directory, lower data.max_samples, "
                 'or set extraction.when_short to "wait"',
             )
