@@ -15,7 +15,7 @@ from console.ui.keymap import ACTIONS, Action
 from console.ui.login import ask_for_trust
 from console.ui.messages import AlertsOpened
 from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
-from console.ui.screens.dialogs import AskRun, Confirm, Notice, PlanDialog, error_text, stop_question
+from console.ui.screens.dialogs import AskLine, Confirm, Notice, PlanDialog, error_text, stop_question
 from console.ui.screens.log import LogScreen
 from console.ui.session import HostSession
 from console.ui.texts import help_text, verdict_text
@@ -147,7 +147,13 @@ class Actions(App[int]):
         if self._session is None:
             self.notify("Not connected yet.")
             return
-        source = await self.push_screen_wait(AskRun("embedded" if self._state.name == operations.EMBEDDED else ""))
+        question = AskLine(
+            "Run",
+            "The name of a preset, or the path of a run file (TOML) on this machine:",
+            "embedded" if self._state.name == operations.EMBEDDED else "",
+            then="Enter plans it and shows the plan.",
+        )
+        source = await self.push_screen_wait(question)
         if source is None:
             return
         self.notify("Planning: the host looks at the inputs and at what is there already.", timeout=3)

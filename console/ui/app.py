@@ -27,7 +27,7 @@ from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
 from console.ui.keymap import bindings
 from console.ui.login import ask_passphrase
-from console.ui.messages import JobOpened, JobSelected, PageWanted
+from console.ui.messages import AskWanted, JobOpened, JobSelected, PageWanted
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.pages.logs import LogsPage
 from console.ui.pages.page import Page
@@ -324,6 +324,12 @@ class RoostApp(Actions):
         """The same by a click."""
         message.stop()
         self.action_page(message.name)
+
+    def on_ask_wanted(self, message: AskWanted) -> None:
+        """Ask now, and go on from there."""
+        message.stop()
+        if isinstance(self.screen, Page):
+            self.ask_for(self.screen)
 
     @work(exclusive=True, group="page", exit_on_error=False)
     async def ask_for(self, page: Page) -> None:

@@ -9,7 +9,7 @@ from textual.binding import Binding
 class Action(NamedTuple):
     """`action` is what Textual runs (`action_<action>` of the app); `label` is what the footer shows after `footer_key` or the key.
 
-    `footer_label` takes the label's place in the footer where one entry stands for several keys.
+    `sign` is how the key is written where it stands for a pair of keys. `footer_label` takes the label's place in the footer where one entry stands for several keys.
     """
 
     action: str
@@ -19,6 +19,7 @@ class Action(NamedTuple):
     in_footer: bool = True
     footer_key: str = ""
     footer_label: str = ""
+    sign: str = ""
 
     @property
     def id(self) -> str:
@@ -77,12 +78,26 @@ ACTIONS = (
 
 LOG_ACTIONS = (
     Action("toggle_wrap", "w", "Wrap", "Let long lines go on below, or beyond the edge"),
-    Action("sideways(-1)", "left", "Sideways", "Half a width to the left or right while lines go on beyond the edge"),
+    Action(
+        "sideways(-1)",
+        "left",
+        "Sideways",
+        "Half a width to the left or right while lines go on beyond the edge",
+        sign="← →",
+    ),
     Action("find", "slash", "Find", "Mark what matches a text or a regular expression"),
-    Action("step(1)", "n", "Matches", "Go to the next match, or with N to the one before"),
+    Action("step(1)", "n", "Matches", "Go to the next match, or with N to the one before", sign="n N"),
     Action("toggle_only_matches", "o", "Filter", "Show the lines with a match alone, or all again"),
 )
 """What a log on the whole screen has besides; keys in pairs go by the first of them."""
+
+VOCABULARY_ACTIONS = (
+    Action("next_mapping", "n", "Next", "Show the next mapping that a job made, copied or measured"),
+    Action("inspect_mapping", "i", "Path", "Inspect a mapping by its path, in any trainer's layout"),
+    Action("measure_coverage", "m", "Measure", "Measure how much of given answers it covers; shows first what it does"),
+    Action("copy_mapping", "y", "Copy", "Copy it on the host or to another one; shows first what lies there"),
+)
+"""What the page of the mappings has besides."""
 
 _CHANGING = ("run", "stop")
 """What a replay has only to say that it cannot."""
@@ -123,14 +138,12 @@ _SIGNS = {
     "less_than_sign": "<",
     "greater_than_sign": ">",
     "slash": "/",
-    "left": "← →",
-    "n": "n N",
 }
 
 
 def key_name(action: Action) -> str:
     """The key as people know it."""
-    return _SIGNS.get(action.key, action.key)
+    return action.sign or _SIGNS.get(action.key, action.key)
 
 
 def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:

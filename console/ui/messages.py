@@ -27,6 +27,10 @@ class LogMoved(Message):
     """A view of a log shows another part of it, or shows it differently."""
 
 
+class AskWanted(Message):
+    """The page that is open has something new to ask of the host."""
+
+
 class PageWanted(Message):
     """A page is wanted by its name in `keymap.PAGES`."""
 

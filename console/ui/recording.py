@@ -12,7 +12,8 @@ from console.state.link import Connecting, LinkState, Lost, Up
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
-from remote.protocol.reports import RunPlan, VerdictReport
+from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
+from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
 from remote.protocol.requests import JobList
 from remote.protocol.storage import StorageReport
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
@@ -23,7 +24,7 @@ _A = TypeVar("_A")
 class RecordedSession:
     """A `HostSession` that plays its records as far as its clock is; by default one that stands at `until` seconds.
 
-    What is asked of it is kept in `started` and `stopped`; what is put into `live` is played besides. `stamp` is the time
+    What is asked of it is kept in `started`, `stopped`, `measured` and `copied` (source, destination, host, replaced); what is put into `live` is played besides. `stamp` is the time
     of what was played last, on the clock that link states count with.
     """
 
@@ -32,6 +33,10 @@ class RecordedSession:
         self.stopped: list[str] = []
         self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
         self.storage: StorageReport | None = None
+        self.mappings: dict[str, MappingInspection] = {}
+        self.coverages: dict[str, CoverageReport] = {}
+        self.measured: list[MappingCoverageSpec] = []
+        self.copied: list[tuple[str, str, str, bool]] = []
         self.stamp = 0.0
         self._records = records
         self._clock = clock or PlayClock(until, duration_s=float("inf"), running=False)
@@ -134,6 +139,35 @@ class RecordedSession:
                 ErrorInfo(code=ErrorCode.NOT_FOUND, message="the recording has no look at the disks' directories")
             )
         return self.storage
+
+    async def inspect_mapping(self, path: str) -> MappingInspection:
+        """What a test put there; a recording holds none."""
+        if path not in self.mappings:
+            raise HostError(ErrorInfo(code=ErrorCode.NOT_FOUND, message="the recording has no look at this mapping"))
+        return self.mappings[path]
+
+    async def find_mapping(self, path: str, *, host: str) -> MappingReport | None:  # noqa: ARG002 - there is one host
+        """As `inspect_mapping`."""
+        found = self.mappings.get(path)
+        return None if found is None else found.report
+
+    async def read_coverage(self, job_id: str) -> CoverageReport:
+        """What a test put there; a recording holds none."""
+        if job_id not in self.coverages:
+            raise HostError(
+                ErrorInfo(code=ErrorCode.NOT_FOUND, message="the recording has no figures of this coverage")
+            )
+        return self.coverages[job_id]
+
+    async def measure_coverage(self, spec: MappingCoverageSpec) -> Job:
+        """The newest job; nothing is started."""
+        self.measured.append(spec)
+        return next(iter(self._jobs.values()))
+
+    async def copy_mapping(self, source: str, destination: str, *, host: str, replace: bool) -> Job:
+        """The newest job; nothing is copied."""
+        self.copied.append((source, destination, host, replace))
+        return next(iter(self._jobs.values()))
 
     def _answer(self, kind: type[_A], absence: str) -> _A:
         for record in self._records:

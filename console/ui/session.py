@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from console import operations, operations_telemetry
+from console import operations, operations_telemetry, operations_vocabulary
+from console.errors import ConsoleError
 from console.operations import Session
 from console.state.link import LinkState
+from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
-from remote.protocol.reports import RunPlan, VerdictReport
+from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
+from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
 from remote.protocol.storage import StorageReport
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
@@ -59,9 +62,33 @@ class HostSession(Protocol):
         """What lies on the disks, and the trash."""
         ...
 
+    async def inspect_mapping(self, path: str) -> MappingInspection:
+        """All that the host knows of a mapping."""
+        ...
+
+    async def find_mapping(self, path: str, *, host: str) -> MappingReport | None:
+        """What lies at a path of this host, or of another by its name; None for no mapping."""
+        ...
+
+    async def read_coverage(self, job_id: str) -> CoverageReport:
+        """What a job measured of a mapping's coverage."""
+        ...
+
+    async def measure_coverage(self, spec: MappingCoverageSpec) -> Job:
+        """Start measuring."""
+        ...
+
+    async def copy_mapping(self, source: str, destination: str, *, host: str, replace: bool) -> Job:
+        """Start a copy on this host, or bring it to another and start it there."""
+        ...
+
 
 Connect = Callable[[], AbstractAsyncContextManager[HostSession]]
 """Opens the host; raises ConsoleError."""
+
+
+def _say_nothing(words: str) -> None:
+    """The way of a mapping to another host is short."""
 
 
 class LiveSession:
@@ -111,3 +138,39 @@ class LiveSession:
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
         return await operations.read_storage(self._session)
+
+    async def inspect_mapping(self, path: str) -> MappingInspection:
+        """All that the host knows of a mapping."""
+        return await operations_vocabulary.inspect_mapping(self._session, path)
+
+    async def find_mapping(self, path: str, *, host: str) -> MappingReport | None:
+        """What lies at a path of this host, or of another by its name; None for no mapping."""
+        try:
+            if not host:
+                return await operations_vocabulary.validate_mapping(self._session, path)
+            async with operations.open_host(host, actor=ACTOR) as there:
+                return await operations_vocabulary.validate_mapping(there, path)
+        except ConsoleError as error:
+            if error.info.code == ErrorCode.NOT_FOUND:
+                return None
+            raise
+
+    async def read_coverage(self, job_id: str) -> CoverageReport:
+        """What a job measured of a mapping's coverage."""
+        return await operations_vocabulary.read_coverage(self._session, job_id)
+
+    async def measure_coverage(self, spec: MappingCoverageSpec) -> Job:
+        """Start measuring."""
+        return await operations_vocabulary.start_mapping_coverage(self._session, spec)
+
+    async def copy_mapping(self, source: str, destination: str, *, host: str, replace: bool) -> Job:
+        """Start a copy on this host, or bring it to another and start it there."""
+        if not host:
+            return await operations_vocabulary.start_mapping_copy(self._session, source, destination, replace=replace)
+        async with operations.open_host(host, actor=ACTOR) as there:
+            landed, origin = await operations_vocabulary.bring_mapping(
+                self._session, source, there, report=_say_nothing
+            )
+            return await operations_vocabulary.start_mapping_copy(
+                there, landed, destination, replace=replace, origin=origin
+            )

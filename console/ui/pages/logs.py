@@ -22,8 +22,9 @@ class LogsPage(Page):
 
     def show_content(self, glance: Glance) -> None:
         """Add what is new."""
-        if glance.shown_job is None:
-            self.query_one(LogPane).show(None, "no job yet")
-        else:
-            job_id = glance.shown_job.job_id
-            self.query_one(LogPane).show(glance.state.log_of(job_id), f"log of {job_id}")
+        for pane in self.query(LogPane):
+            if glance.shown_job is None:
+                pane.show(None, "no job yet")
+            else:
+                job_id = glance.shown_job.job_id
+                pane.show(glance.state.log_of(job_id), f"log of {job_id}")

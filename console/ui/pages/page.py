@@ -1,5 +1,6 @@
 """What every page has: where it is, the devices, disk and jobs that no page goes without, the alerts and the keys."""
 
+from collections.abc import Coroutine
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -33,6 +34,10 @@ class Page(OwnKeysScreen):
     NAME: ClassVar[str] = ""
     asks_every_s: ClassVar[float | None] = None
     failed: str = ""
+    session: HostSession | None = None
+    """The host, from the first question on."""
+    host_name: str = ""
+    root: str = ""
 
     def compose(self) -> ComposeResult:
         """Top to bottom; what is the page's own takes the room that the rest leaves."""
@@ -56,11 +61,16 @@ class Page(OwnKeysScreen):
 
     async def ask_and_keep(self, session: HostSession) -> None:
         """As `ask`, with what went wrong kept in `failed`."""
+        self.session = session
         try:
             await self.ask(session)
             self.failed = ""
         except ConsoleError as error:
             self.failed = one_line(error.info.message)
+
+    def run_operation(self, work: Coroutine[None, None, None]) -> None:
+        """Ask a person and act; what goes wrong is shown with its hint, as with the app's own actions."""
+        self.app.run_worker(work, group="operation", exclusive=True, exit_on_error=False)
 
     def wanted_logs(self, state: HostState) -> set[str]:  # noqa: ARG002 - most pages show no log
         """The jobs whose logs are to be streamed while the page is open."""
@@ -68,8 +78,10 @@ class Page(OwnKeysScreen):
 
     def show(self, glance: Glance) -> None:
         """Render a look at the host."""
-        if not self.is_mounted or not self.query(TopBar):
+        if not self.is_mounted or not self.query(KeyLine):
             return
+        self.host_name = glance.state.name
+        self.root = "" if glance.state.welcome is None else glance.state.welcome.root
         self.query_one(TopBar).show(
             glance.state, glance.now, glance.host_now, glance.found, glance.palette, replay=glance.replay
         )

@@ -1,5 +1,7 @@
 """Dialogs: what will be done before it is done, and answers that need room."""
 
+import shlex
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,7 @@ from textual.markup import escape
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from console.config.hosts import RESERVED
 from console.state.sanitize import one_line, sanitize
 from console.state.units import format_bytes
 from remote.protocol.errors import ErrorInfo
@@ -50,7 +53,7 @@ class Confirm(ModalScreen[bool]):
 
     BINDINGS = [Binding("escape,n", "answer(False)", "No"), Binding("y", "answer(True)", "Yes")]
 
-    def __init__(self, title: str, body: Text, *, yes: str) -> None:
+    def __init__(self, title: str, body: RenderableType, *, yes: str) -> None:
         super().__init__()
         self._title = title
         self._body = body
@@ -79,22 +82,25 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class AskRun(ModalScreen[str | None]):
-    """Which run: a preset or a run file."""
+class AskLine(ModalScreen[str | None]):
+    """A question with a line for the answer; `then` says what Enter leads to. Nothing typed is no answer."""
 
     BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, suggestion: str) -> None:
+    def __init__(self, title: str, question: str, suggestion: str, *, then: str) -> None:
         super().__init__()
+        self._title = title
+        self._question = question
         self._suggestion = suggestion
+        self._then = then
 
     def compose(self) -> ComposeResult:
         """A line to type on."""
         with Vertical(classes="dialog -small") as dialog:
-            dialog.border_title = "Run"
-            yield Static("The name of a preset, or the path of a run file (TOML) on this machine:", markup=False)
-            yield Input(self._suggestion, id="source")
-            yield Static("Enter plans it and shows the plan. Escape cancels.", markup=False, classes="quiet")
+            dialog.border_title = escape(self._title)
+            yield Static(self._question, markup=False)
+            yield Input(self._suggestion, id="answer")
+            yield Static(f"{self._then} Escape cancels.", markup=False, classes="quiet")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter."""
@@ -165,6 +171,21 @@ def error_text(info: ErrorInfo) -> Text:
     if info.next_command:
         body.append(f"\n\n$ {one_line(info.next_command)}", style="bold")
     return body
+
+
+def command_line(host: str, *words: str) -> str:
+    """What does the same without the screen."""
+    return shlex.join(["roost", *words, *(() if host == RESERVED else ("--host", host))])
+
+
+def intent_body(host: str, rows: list[tuple[str, str]], command: str) -> RenderableType:
+    """What will happen, where, and the command that does the same."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for label, words in (("host", host), *rows):
+        grid.add_row(Text(label), Text(sanitize(words)))
+    return Group(grid, Text(f"\n$ {one_line(command)}"))
 
 
 def stop_question(job: Job, children: list[Job], host: str) -> Text:
