@@ -1,7 +1,8 @@
 """A directory on its way to its name: it grows in a `.part` beside the destination and takes the name when it is whole.
 
-`NAME.<identity>.part/` holds `lock`, which the kernel releases when its holder dies, and `tree/`, which is renamed. What is
-copied decides the identity, so that the next copy of the same goes on there and a copy of something else does not.
+`NAME.<identity>.part/` holds `lock`, which the kernel releases when its holder dies, and `tree/`, which is renamed; where the name
+is taken over, also `aside`: the other name that the tree has until then, and its inode. What is copied decides the identity, so that
+the next copy of the same goes on there and a copy of something else does not.
 """
 
 import errno
@@ -12,17 +13,17 @@ import shutil
 import stat
 import time
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from remote.artifacts.atomic import exchange, publish_directory, sync_directory
+from remote.artifacts.atomic import exchange, publish_directory, sync_directory, write_atomic
 from remote.artifacts.reserve import is_full
 from remote.errors import Conflict, Precondition, RoostError
 
 _IDENTITY_DIGITS = 16
-_TREE, _LOCK = "tree", "lock"
+_TREE, _LOCK, _ASIDE = "tree", "lock", "aside"
 
 ASIDE_MARK = ".replaced-"
 """Stands between a name and the time at which something else took that name over."""
@@ -90,10 +91,12 @@ class Landing:
     def publish_over(self) -> None:
         """Give the tree the name that something else has, which is kept beside it; the name is never free.
 
-        Broken off in between, the tree lies beside it, and what was there keeps its name.
+        Broken off in between, the tree lies beside it until the next landing of the same, and what was there keeps its name.
         """
+        self._drop_stranded()
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         aside = self.destination.with_name(f"{self.destination.name}{ASIDE_MARK}{moment}-{secrets.token_hex(2)}")
+        write_atomic(self.part / _ASIDE, f"{aside.name}\n{self.tree.stat().st_ino}\n".encode())
         publish_directory(self.tree, aside)
         exchange(aside, self.destination)
         sync_directory(self.destination.parent)
@@ -101,9 +104,21 @@ class Landing:
 
     def discard(self) -> None:
         """Remove the part and what is in it."""
+        self._drop_stranded()
         shutil.rmtree(self.tree, ignore_errors=True)
+        for path in self.part.iterdir():
+            if path.name != _LOCK:
+                path.unlink()
         (self.part / _LOCK).unlink(missing_ok=True)
         self.part.rmdir()
+
+    def _drop_stranded(self) -> None:
+        """Remove a tree that has its other name because its landing broke off: what it was to replace has another inode."""
+        with suppress(FileNotFoundError, ValueError):
+            name, inode = (self.part / _ASIDE).read_text().splitlines()
+            aside = self.destination.with_name(name)
+            if aside.lstat().st_ino == int(inode):
+                shutil.rmtree(aside)
 
     def _full(self, needed: int, free: int, unit: str) -> RoostError:
         return Precondition(
@@ -130,7 +145,7 @@ def land(destination: Path, identity: str) -> Iterator[Landing]:
     It stays when the block raises an OSError or is killed, for the next one to go on. Raises Busy when another process has it.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
-    part = destination.with_name(f"{destination.name}.{identity[:_IDENTITY_DIGITS]}.part")
+    part = _part_of(destination, identity)
     descriptor = _lock(part, destination)
     try:
         landing = Landing(destination, part)
@@ -140,6 +155,17 @@ def land(destination: Path, identity: str) -> Iterator[Landing]:
         yield landing
     finally:
         os.close(descriptor)
+
+
+def clear_landed(destination: Path, identity: str) -> None:
+    """Remove the part of what has landed, if its landing was killed before it could."""
+    if _part_of(destination, identity).is_dir():
+        with suppress(Busy), land(destination, identity) as landing:
+            landing.discard()
+
+
+def _part_of(destination: Path, identity: str) -> Path:
+    return destination.with_name(f"{destination.name}.{identity[:_IDENTITY_DIGITS]}.part")
 
 
 def _lock(part: Path, destination: Path) -> int:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from remote.artifacts.landing import ASIDE_MARK, is_taken, land
+from remote.artifacts.landing import ASIDE_MARK, clear_landed, is_taken, land
 from remote.artifacts.manifest import MANIFEST_NAME, artifact_ref, fingerprint_of, hash_file, read_manifest
 from remote.artifacts.mapping import FILE_NAMES, seal_mapping
 from remote.artifacts.mapping_validation import read_mapping, validate_mapping
@@ -33,9 +33,12 @@ def copy_mapping(
     fingerprint = fingerprint or fingerprint_of(hashes)
     coverage = report.coverage if coverage is None else coverage
     inputs = {"source": origin or str(source), **_provenance(source), **hashes}
+    tree = files_of(source, FILE_NAMES)
+    identity = fingerprint_of({"tree": tree.identity, "fingerprint": fingerprint})
     if is_taken(destination):
         there = _hashes(destination)
         if there == (hashes, True):
+            clear_landed(destination, identity)
             return artifact_ref("mapping", destination)
         if there == (hashes, False):
             return seal_mapping(destination, fingerprint=fingerprint, inputs=inputs, coverage=coverage)
@@ -44,8 +47,7 @@ def copy_mapping(
                 f"{destination} exists and differs from {source}; nothing was written",
                 hint="choose another destination, or pass --replace, which keeps the old one beside it",
             )
-    tree = files_of(source, FILE_NAMES)
-    with land(destination, fingerprint_of({"tree": tree.identity, "fingerprint": fingerprint})) as landing:
+    with land(destination, identity) as landing:
         if copy_files(source, tree, landing, on_progress) != hashes:
             landing.discard()
             raise WorkFailed(f"{source} changed while it was copied", hint="find out who writes it, then copy again")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remote.agents.harness import JobContext
-from remote.artifacts.landing import is_taken, land
+from remote.artifacts.landing import clear_landed, is_taken, land
 from remote.artifacts.manifest import artifact_ref, read_manifest, verify
 from remote.artifacts.mapping import FILE_NAMES
 from remote.errors import Conflict, Precondition
@@ -54,6 +54,7 @@ def publish(
             raise
         there = None
     if there is not None:
+        clear_landed(destination, fingerprint)
         return there
 
     def land_it() -> ArtifactRef:
