@@ -13,13 +13,22 @@ from console.operations import EnvironmentPlan
 from console.recording.reader import Contents
 from console.state.host_check import HostCheck
 from console.state.sanitize import sanitize_log
+from console.state.training_comparison import TrainingRecord
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.bulk import BulkDone
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ServerReady
-from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, StagePlan, VerdictReport
+from remote.protocol.reports import (
+    MappingInspection,
+    MappingReport,
+    RunPlan,
+    ServerPlan,
+    StagePlan,
+    TrainingPlan,
+    VerdictReport,
+)
 from remote.protocol.requests import LogPage
 from remote.protocol.secrets import SecretList
 from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
@@ -69,6 +78,13 @@ class StartedTuning(Document, frozen=True, kw_only=True):
     plan: TuningPlan
     job: Job | None
     report: TuningReport | None
+
+
+class StartedTraining(Document, frozen=True, kw_only=True):
+    """A training that was started, with its plan; without one where it goes on."""
+
+    plan: TrainingPlan | None
+    job: Job
 
 
 class JobOutcome(Document, frozen=True, kw_only=True):
@@ -187,6 +203,7 @@ DOCUMENTS: dict[str, Any] = {
     "embedded": EmbeddedHost,
     "environment": EnvironmentPlan | None,
     "error": ErrorInfo,
+    "export": JobOutcome,
     "extraction_plan": ExtractionPlanned,
     "hosts": list[str],
     "job": Job | None,
@@ -207,6 +224,9 @@ DOCUMENTS: dict[str, Any] = {
     "storage": StorageReport,
     "telemetry": TelemetrySample,
     "topology": GpuTopology,
+    "training": StartedTraining,
+    "training_comparison": list[TrainingRecord],
+    "training_plan": TrainingPlan,
     "transfer": BulkDone,
     "trash": list[TrashEntry],
     "trusted": TrustedKey,

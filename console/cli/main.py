@@ -19,6 +19,7 @@ from console.cli import (
     server,
     storage,
     telemetry,
+    training,
     verdict,
     vocabulary,
 )
@@ -54,6 +55,7 @@ app.command("replay", short_help="Show a recording on the screen, or what is in 
 app.command("spec", short_help="Print the contract for programs, with JSON Schemas.")(spec)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: build, validate, copy, convert.")
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")
+app.add_typer(training.app, name="training", short_help="Drafters: plan, start, resume, export, compare.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")

@@ -7,6 +7,7 @@ from remote.jobs.log_bound import LOG_LIMIT_BYTES
 from remote.protocol.mappings import MappingBuildSpec, MappingConvertSpec, MappingCoverageSpec
 from remote.protocol.specs import (
     BenchmarkSpec,
+    DrafterExportSpec,
     EvaluationSpec,
     ExerciseSpec,
     ExtractionSpec,
@@ -48,6 +49,7 @@ _WORKERS: dict[type, tuple[str, str, float]] = {
     MappingBuildSpec: ("mapping_build", "remote.agents.vocabulary.worker", 30.0),
     MappingConvertSpec: ("mapping_convert", "remote.agents.vocabulary.worker", 30.0),
     MappingCoverageSpec: ("mapping_coverage", "remote.agents.vocabulary.worker", 30.0),
+    DrafterExportSpec: ("export", "remote.agents.training.exporting", 30.0),
     TrainingSpec: ("training", "remote.agents.training.worker", 30.0),
     EvaluationSpec: ("evaluation", "remote.agents.evaluation.worker", 30.0),
     BenchmarkSpec: ("benchmark", "remote.agents.evaluation.worker", 30.0),

@@ -1,11 +1,11 @@
-"""A server is measured by one job at a time, and one that a run works with by that run alone."""
+"""What one job does at a time: measure a server (one that a run works with by that run alone), and train in a directory."""
 
 from collections.abc import Iterable
 
 from remote.errors import Precondition
 from remote.protocol.ids import JobId
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.specs import BenchmarkSpec
+from remote.protocol.specs import BenchmarkSpec, TrainingSpec
 
 
 def require_undisturbed(jobs: Iterable[Job], spec: BenchmarkSpec, *, job_id: JobId, run_id: JobId | None) -> None:
@@ -24,5 +24,21 @@ def require_undisturbed(jobs: Iterable[Job], spec: BenchmarkSpec, *, job_id: Job
         ):
             raise Precondition(
                 f"{job.job_id} measures {spec.server_job_id} already; each would measure the other's load",
+                next_command=f"roost wait {job.job_id}",
+            )
+
+
+def require_alone(jobs: Iterable[Job], spec: TrainingSpec, *, job_id: JobId) -> None:
+    """That no other job trains where `spec` does; raises Precondition."""
+    for job in jobs:
+        if (
+            isinstance(job.spec, TrainingSpec)
+            and job.spec.checkpoints == spec.checkpoints
+            and job.job_id != job_id
+            and not is_over(job.state)
+        ):
+            raise Precondition(
+                f"{job.job_id} trains in {spec.checkpoints} already",
+                hint="Wait for it, stop it, or name another directory by --output.",
                 next_command=f"roost wait {job.job_id}",
             )

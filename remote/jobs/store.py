@@ -1,6 +1,7 @@
 """The jobs of a host: a directory each under ROOT, changed under a lock, read without one."""
 
 import contextlib
+import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageErr
 from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, starter, view
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
-from remote.jobs.measuring import require_undisturbed
+from remote.jobs.measuring import require_alone, require_undisturbed
 from remote.jobs.operations import Operations
 from remote.jobs.records import ExitRecord, StopRecord
 from remote.jobs.secret_store import SecretStore
@@ -22,7 +23,7 @@ from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage
-from remote.protocol.specs import BenchmarkSpec, Spec
+from remote.protocol.specs import BenchmarkSpec, Spec, TrainingSpec
 
 _CHANGE_TIMEOUT_S = 120.0
 
@@ -80,13 +81,20 @@ class JobStore:
 
     @contextmanager
     def _undisturbed(self, spec: Spec, job_id: str, run_id: str | None) -> Iterator[None]:
-        """One start of a measurement of a server at a time; raises Precondition where another would be disturbed."""
-        if not isinstance(spec, BenchmarkSpec):
-            yield
-            return
-        with self._changing(spec.server_job_id):
-            require_undisturbed(self.list(), spec, job_id=job_id, run_id=run_id)
-            yield
+        """One start at a time of a measurement of a server, or of a training in a directory; raises Precondition where another would
+        be disturbed.
+        """
+        match spec:
+            case BenchmarkSpec():
+                with self._changing(spec.server_job_id):
+                    require_undisturbed(self.list(), spec, job_id=job_id, run_id=run_id)
+                    yield
+            case TrainingSpec():
+                with self._changing(f"training-{hashlib.sha256(spec.checkpoints.encode()).hexdigest()[:32]}"):
+                    require_alone(self.list(), spec, job_id=job_id)
+                    yield
+            case _:
+                yield
 
     def stop(self, job_id: str, *, actor: str, op_id: str, reason: str, expected_revision: int | None = None) -> Job:
         """Ask `job_id` to stop; a job that is over stays as it is. The jobs of a run end with it.

@@ -14,7 +14,14 @@ from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned
-from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, VerdictReport
+from remote.protocol.reports import (
+    MappingInspection,
+    MappingReport,
+    RunPlan,
+    ServerPlan,
+    TrainingPlan,
+    VerdictReport,
+)
 from remote.protocol.requests import (
     Done,
     GetJob,
@@ -27,6 +34,7 @@ from remote.protocol.requests import (
     PlanExtraction,
     PlanRun,
     PlanServer,
+    PlanTraining,
     PlanTuning,
     ProgressPage,
     ReadBenchmark,
@@ -95,7 +103,7 @@ class Desk:
             case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
                 self._store.secrets.redactor()
                 return self._answer_about_servers(request)
-            case PlanRun() | PlanExtraction() | ReadVerdict():
+            case PlanRun() | PlanExtraction() | PlanTraining() | ReadVerdict():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ValidateMapping() | InspectMapping() | ReadCoverage():
@@ -108,8 +116,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | PlanExtraction | ReadVerdict
-    ) -> RunPlan | ExtractionPlanned | VerdictReport:
+        self, request: PlanRun | PlanExtraction | PlanTraining | ReadVerdict
+    ) -> RunPlan | ExtractionPlanned | TrainingPlan | VerdictReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -121,6 +129,10 @@ class Desk:
                 from remote.pipeline.extraction_plan import plan_extraction  # noqa: PLC0415
 
                 return plan_extraction(document, overrides, root=store.root)
+            case PlanTraining():
+                from remote.pipeline.training_plan import plan_training  # noqa: PLC0415
+
+                return plan_training(request, root=store.root)
             case ReadVerdict(job_id=job_id):
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 

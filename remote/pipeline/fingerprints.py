@@ -13,7 +13,7 @@ from remote.artifacts.manifest import fingerprint_of, hash_file
 from remote.errors import NotFound
 from remote.paths import resolve_path
 from remote.pipeline.inputs import Conversations, Prompts, Target
-from remote.protocol.run import EngineConfig, RunConfig
+from remote.protocol.run import TRAINING_COMFORT, EngineConfig, RunConfig
 
 _VERSION = 1
 """Raised when the code makes another artifact from the same inputs."""
@@ -59,7 +59,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
         engine,
     )
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
-    training = combine("training", _LEARNING, extraction, vocabulary, _numerics_of_training(run))
+    training = training_fingerprint(run, extraction, vocabulary)
     measured = [
         _MEASUREMENT,
         inputs.evaluation.sha256,
@@ -72,6 +72,11 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
     verdict = combine("verdict", drafter_report, baseline_report, run.verdict)
     return Fingerprints(extraction, vocabulary, training, drafter_report, baseline_report, verdict)
+
+
+def training_fingerprint(run: RunConfig, store: str, mapping: str) -> str:
+    """That of the drafter which `run` trains on the store and the mapping with these fingerprints."""
+    return combine("training", _LEARNING, store, mapping, _numerics_of_training(run))
 
 
 def captures_alike(run: RunConfig, other: RunConfig) -> bool:
@@ -116,6 +121,6 @@ def _pace(engine: EngineConfig) -> list[object]:
 
 def _numerics_of_training(run: RunConfig) -> dict[str, object]:
     kept = msgspec.to_builtins(run.training)
-    for comfort in ("device", "ranks", "threads", "log_every", "checkpoint_every", "checkpoints_kept"):
+    for comfort in TRAINING_COMFORT:
         del kept[comfort]
     return kept

@@ -62,11 +62,11 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     if target and train and held_out and len(problems) == before:
         inputs = Inputs(target, train, held_out, mapping_source)
     problems.extend(_check_target(run, target) if target else [])
-    _attempt(problems, lambda: _check_rope(target) if target else None)
+    _attempt(problems, lambda: check_rope(target) if target else None)
     problems.extend(_check_data(run, train, held_out) if train and held_out else [])
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
-    problems.extend(_check_ranks(run))
+    problems.extend(check_ranks(run))
     for servers in _servers(run, root):
         problems.extend(check_engine(servers, root, python))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
@@ -103,7 +103,8 @@ def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
         )
 
 
-def _check_rope(target: Target) -> None:
+def check_rope(target: Target) -> None:
+    """Raise Precondition where the target turns positions as no served drafter does."""
     config = read_model_config(target.path)
     read_rope(config.get("text_config") or config)
 
@@ -128,7 +129,8 @@ def check_speculation(run: RunConfig) -> Iterator[str]:
         )
 
 
-def _check_ranks(run: RunConfig) -> Iterator[str]:
+def check_ranks(run: RunConfig) -> Iterator[str]:
+    """More ranks than there is work for."""
     training = run.training
     if training.ranks > training.batches_per_step:
         yield (

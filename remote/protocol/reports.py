@@ -6,7 +6,7 @@ from remote.protocol.base import Message
 from remote.protocol.mappings import MappingLayout
 from remote.protocol.progress import StageName
 from remote.protocol.run import RunConfig
-from remote.protocol.specs import Arm, ServerSpec
+from remote.protocol.specs import Arm, ServerSpec, TrainingSpec
 
 
 class Finding(Message, frozen=True, kw_only=True):
@@ -276,6 +276,21 @@ class RunPlan(Message, frozen=True, kw_only=True):
     bytes_free: int
     problems: list[str]
     fingerprint: str
+
+
+class TrainingPlan(Message, frozen=True, kw_only=True):
+    """The training of the run file `run` by itself, resolved against this host: on which store and mapping, and whether it begins,
+    goes on from a checkpoint, or is done already.
+    """
+
+    run: str
+    spec: TrainingSpec
+    action: Literal["run", "resume", "skip"]
+    samples: int | None
+    tokens: int | None
+    bytes_needed: int | None
+    bytes_free: int
+    problems: list[str]
 
 
 class ServerPlan(Message, frozen=True, kw_only=True):

@@ -6,7 +6,14 @@ from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
-from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, ServerPlan, VerdictReport
+from remote.protocol.reports import (
+    MappingInspection,
+    MappingReport,
+    RunPlan,
+    ServerPlan,
+    TrainingPlan,
+    VerdictReport,
+)
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Spec
 from remote.protocol.storage import (
@@ -116,6 +123,16 @@ class PlanServer(Message, frozen=True, kw_only=True):
     capture: bool = False
 
 
+class PlanTraining(Message, frozen=True, kw_only=True):
+    """Resolve the training of a run file by itself -> `TrainingPlan`. `store`, `mapping` and `output` stand in for the run's own."""
+
+    document: str
+    overrides: dict[str, str] = {}
+    store: str | None = None
+    mapping: str | None = None
+    output: str | None = None
+
+
 class ReadVerdict(Message, frozen=True, kw_only=True):
     """The verdict of a run -> `VerdictReport`."""
 
@@ -179,6 +196,7 @@ Request = (
     | PlanRun
     | PlanServer
     | PlanExtraction
+    | PlanTraining
     | ReadVerdict
     | ReadBenchmark
     | PlanTuning
@@ -265,6 +283,7 @@ Reply = (
     | RunPlan
     | ExtractionPlanned
     | ServerPlan
+    | TrainingPlan
     | VerdictReport
     | BenchmarkReport
     | TuningPlan

@@ -123,6 +123,10 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     checkpoints_kept: Positive = 2
 
 
+TRAINING_COMFORT = ("device", "ranks", "threads", "log_every", "checkpoint_every", "checkpoints_kept")
+"""Keys of `training` that may change when one is gone on with: what is learned does not depend on them."""
+
+
 class SpeculationConfig(Config, frozen=True, kw_only=True):
     """How many tokens the drafter proposes; with top-k 1 a chain of `draft_tokens - 1` proposals and the bonus token."""
 

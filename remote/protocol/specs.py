@@ -157,6 +157,14 @@ class TrainingSpec(Message, frozen=True, kw_only=True):
     fingerprint: str
 
 
+class DrafterExportSpec(Message, frozen=True, kw_only=True):
+    """Write the drafter of a checkpoint of `training` into `directory`: that of `step`, or the best on held-out text (None)."""
+
+    training: TrainingSpec
+    directory: str
+    step: int | None = None
+
+
 class EvaluationSpec(Message, frozen=True, kw_only=True):
     """Measure one arm against the server at `url`; `reference` names the other arm's report to compare the outputs with.
 
@@ -234,6 +242,7 @@ Spec = (
     | MappingConvertSpec
     | MappingCoverageSpec
     | TrainingSpec
+    | DrafterExportSpec
     | EvaluationSpec
     | PurgeSpec
     | BenchmarkSpec

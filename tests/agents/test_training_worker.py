@@ -25,7 +25,7 @@ from remote.protocol.codec import decode_progress_record
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, DrafterMeasured, StepLogged
 from remote.protocol.run import DrafterConfig, TrainingConfig
-from remote.protocol.specs import TrainingSpec
+from remote.protocol.specs import DrafterExportSpec, TrainingSpec
 
 REPOSITORY = Path(__file__).parents[2]
 VOCABULARY, HIDDEN, LAYERS = 40, 32, [1, 2, 3]
@@ -156,7 +156,7 @@ def _bits(states: torch.Tensor, dtype: str) -> np.ndarray:
 class Run:
     """The worker as the supervisor starts it: a process of its own in a job's directory."""
 
-    def __init__(self, directory: Path, spec: TrainingSpec) -> None:
+    def __init__(self, directory: Path, spec: TrainingSpec | DrafterExportSpec, module: str = "worker") -> None:
         self.directory = directory
         directory.mkdir(exist_ok=True)
         (directory / "spec.json").write_bytes(msgspec.json.encode(spec))
@@ -170,7 +170,7 @@ class Run:
         }
         self.log = (directory / "out.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "remote.agents.training.worker"],
+            [sys.executable, "-m", f"remote.agents.training.{module}"],
             env=environment,
             cwd=directory,
             stdout=self.log,

@@ -17,6 +17,7 @@ from protocol_samples import (
     REPLIES,
     SERVER_PLAN,
     TELEMETRY_SAMPLE,
+    TRAINING_PLAN,
     TUNING_PLAN,
     TUNING_REPORT,
     VERDICT,
@@ -35,6 +36,7 @@ from remote.protocol.requests import (
     ListJobs,
     PlanExtraction,
     PlanServer,
+    PlanTraining,
     PlanTuning,
     ProgressPage,
     ReadBenchmark,
@@ -72,6 +74,7 @@ class PlayedHost:
         self.started_result = JOB.result
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
+        self.training_plan = TRAINING_PLAN
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
@@ -107,6 +110,8 @@ class PlayedHost:
                 return self.tuning_report
             case PlanExtraction():
                 return self.planned
+            case PlanTraining():
+                return self.training_plan
             case PlanServer():
                 return SERVER_PLAN
             case ReadBenchmark():

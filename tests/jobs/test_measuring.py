@@ -10,8 +10,8 @@ from remote.errors import Precondition, RoostError
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import is_over
-from remote.protocol.run import BenchmarkConfig, EngineConfig
-from remote.protocol.specs import BenchmarkSpec, ServerSpec, Spec
+from remote.protocol.run import BenchmarkConfig, EngineConfig, TrainingConfig
+from remote.protocol.specs import BenchmarkSpec, ServerSpec, Spec, TrainingSpec
 from tests.jobs.workshop import RELEASE, Workshop
 
 SERVER = ServerSpec(model="/m", engine=EngineConfig(device="cpu"))
@@ -80,3 +80,24 @@ def test_a_server_of_a_run_is_measured_by_that_run_alone(shop: Workshop) -> None
         begin(shop, "benchmark-1", measuring("tuning-serving"))
     assert "roost server start" in (caught.value.info.hint or "")
     begin(shop, "tuning-benchmark", measuring("tuning-serving"), run_id="tuning")
+
+
+def test_two_trainings_never_write_the_same_checkpoints(shop: Workshop) -> None:
+    def training(place: str) -> TrainingSpec:
+        return TrainingSpec(
+            store="/s",
+            mapping="/m",
+            target_model="/t",
+            drafter=f"{place}/drafter",
+            checkpoints=f"{place}/checkpoints",
+            training=TrainingConfig(steps=1, device="cpu"),
+            fingerprint="f",
+        )
+
+    begin(shop, "one", training("/a"))
+    with pytest.raises(Precondition, match="one trains in /a/checkpoints already"):
+        begin(shop, "two", training("/a"))
+    begin(shop, "elsewhere", training("/b"))
+    shop.stop("one")
+    shop.until("one", lambda job: is_over(job.state))
+    begin(shop, "two", training("/a"))

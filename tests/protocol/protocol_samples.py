@@ -125,6 +125,15 @@ MAPPING_COVERAGE = mappings.MappingCoverageSpec(
     max_length=2048,
     minimum_coverage=0.98,
 )
+TRAINING_SPEC = specs.TrainingSpec(
+    store="/runs/embedded/store",
+    mapping="/runs/embedded/mapping",
+    target_model="/models/target",
+    drafter="/runs/embedded/drafter",
+    checkpoints="/runs/embedded/checkpoints",
+    training=TRAINING,
+    fingerprint="f" * 64,
+)
 SERVER = specs.ServerSpec(model="/models/target", engine=ENGINE, capture=CAPTURE, drafter=DRAFTER)
 BENCHMARK = specs.BenchmarkSpec(
     url="http://127.0.0.1:30000",
@@ -170,15 +179,8 @@ SPECS = [
         fingerprint="f" * 64,
     ),
     MAPPING_COPY,
-    specs.TrainingSpec(
-        store="/runs/embedded/store",
-        mapping="/runs/embedded/mapping",
-        target_model="/models/target",
-        drafter="/runs/embedded/drafter",
-        checkpoints="/runs/embedded/checkpoints",
-        training=TRAINING,
-        fingerprint="f" * 64,
-    ),
+    TRAINING_SPEC,
+    specs.DrafterExportSpec(training=TRAINING_SPEC, directory="exported", step=500),
     specs.EvaluationSpec(
         arm="drafter",
         url="http://127.0.0.1:30000",
@@ -682,6 +684,13 @@ REQUESTS = [
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
     requests.PlanExtraction(document='preset = "embedded"\n', overrides={"data.max_samples": "64"}),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
+    requests.PlanTraining(
+        document='preset = "embedded"\n',
+        overrides={"training.steps": "50"},
+        store="runs/other/store",
+        mapping="mappings/new",
+        output="trainings/a",
+    ),
     requests.PlanTuning(document='preset = "embedded"\n', overrides={"tuning.prompts": "8"}),
     requests.ReadTuning(job_id="tuning-260718-101400-cd34"),
     requests.ReadBenchmark(job_id="benchmark-260718-101400-cd34"),
@@ -708,6 +717,16 @@ SERVER_PLAN = reports.ServerPlan(
     command=["/opt/python", "-m", "sglang.launch_server", "--port", "0"],
     environment={"OMP_NUM_THREADS": "1"},
     problems=["there is no drafter at /runs/embedded/drafter"],
+)
+TRAINING_PLAN = reports.TrainingPlan(
+    run="embedded",
+    spec=TRAINING_SPEC,
+    action="resume",
+    samples=1200,
+    tokens=240_000,
+    bytes_needed=1 << 30,
+    bytes_free=1 << 40,
+    problems=["training.ranks is 2, but training.batches_per_step, what they share, is 1"],
 )
 SPREAD = benchmark.Spread(median=48.5, lower=44.0, upper=51.0)
 REQUEST_FIGURES = benchmark.RequestFigures(
@@ -812,6 +831,7 @@ REPLIES = [
     GPU_TOPOLOGY,
     RUN_PLAN,
     SERVER_PLAN,
+    TRAINING_PLAN,
     VERDICT,
     BENCHMARK_REPORT,
     TUNING_PLAN,

@@ -14,7 +14,7 @@ from remote.agents.training.model import Drafter
 from remote.agents.training.trainer import Trainer
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
-from remote.errors import Conflict, RoostError
+from remote.errors import Conflict, Precondition, RoostError
 
 FORMAT = "roost-checkpoint"
 _STATE = "state.pt"
@@ -93,6 +93,15 @@ def acceptance_of(checkpoint: Path) -> Acceptance | None:
 def leading_checkpoint(directory: Path, fingerprint: str) -> Path | None:
     """What `best_checkpoint` will be, by the records and the sizes alone: at every save, reading the checkpoints whole would cost minutes."""
     return next((path for path in _ranked(directory) if _is_sound(path, fingerprint, hashes=False)), None)
+
+
+def checkpoint_of_step(directory: Path, fingerprint: str, step: int) -> Path:
+    """The sound checkpoint of `step`; raises Precondition with the steps that there are."""
+    sound = {checkpoint_step(path): path for path in _checkpoints(directory) if _is_sound(path, fingerprint)}
+    if step not in sound:
+        there = ", ".join(map(str, sorted(sound))) or "none"
+        raise Precondition(f"there is no sound checkpoint of step {step} in {directory}", hint=f"there are: {there}")
+    return sound[step]
 
 
 def best_checkpoint(directory: Path, fingerprint: str) -> Path | None:

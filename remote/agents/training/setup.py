@@ -25,16 +25,24 @@ from remote.protocol.specs import TrainingSpec
 
 
 @dataclass(frozen=True)
+class Exportable:
+    """A drafter and what its export says besides."""
+
+    drafter: Drafter
+    mapping: ExportedMapping
+    target: TargetConfig
+    layer_ids: list[int]
+
+
+@dataclass(frozen=True)
 class Training:
-    """A trainer at step 0, its data, and what the export needs; `held_out` windows are never trained on."""
+    """A trainer at step 0, its data, and its drafter as it is exported; `held_out` windows are never trained on."""
 
     trainer: Trainer
     reader: BatchReader
     windows: list[Window]
     held_out: list[Window]
-    mapping: ExportedMapping
-    target: TargetConfig
-    layer_ids: list[int]
+    exportable: Exportable
 
     @property
     def tokens(self) -> int:
@@ -110,6 +118,15 @@ def _mapping(path: Path) -> tuple[ExportedMapping, Tensor]:
     return ExportedMapping(d2t, torch.from_numpy(mapping.t2d.copy())), d2t + torch.arange(len(d2t))
 
 
+def shape_drafter(spec: TrainingSpec) -> Exportable:
+    """The drafter of a training with weights that mean nothing yet. Raises Precondition."""
+    mapping, draft_ids = _mapping(Path(spec.mapping))
+    target = read_target_config(Path(spec.target_model))
+    layer_ids = list(StoreReader(Path(spec.store)).properties.layer_ids)
+    shape = drafter_shape(target, spec.training, draft_vocab_size=len(draft_ids), aux_layers=len(layer_ids))
+    return Exportable(Drafter(shape), mapping, target, layer_ids)
+
+
 def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     """Read store, mapping and target, and set up the drafter at step 0. Raises Precondition where they do not fit."""
     config = spec.training
@@ -144,7 +161,5 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
         held_out=store_windows(store, kept, config.sequence_length),
-        mapping=mapping,
-        target=target,
-        layer_ids=layer_ids,
+        exportable=Exportable(drafter, mapping, target, layer_ids),
     )

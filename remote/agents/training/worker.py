@@ -1,6 +1,5 @@
 """The training agent: from a store and a mapping to a drafter that SGLang serves."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,19 +19,17 @@ from remote.agents.training.checkpoint import (
     save_checkpoint,
 )
 from remote.agents.training.companions import companions
-from remote.agents.training.export import write_checkpoint
 from remote.agents.training.loop import resume, train
 from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
+from remote.agents.training.publishing import PRODUCER, write_drafter
 from remote.agents.training.setup import Training, pick_device, prepare
-from remote.artifacts.atomic import publish_directory
-from remote.artifacts.manifest import Manifest, artifact_ref, read_manifest, verify, write_manifest
+from remote.artifacts.manifest import artifact_ref, read_manifest, verify
 from remote.errors import Conflict
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, DrafterMeasured, Note, StepLogged, TrainingPhase
 from remote.protocol.specs import TrainingSpec
 
-PRODUCER = "roost training 1"
 _MEASURED_DRAFTS = 3
 _MEASURED_WINDOWS = 8
 _FILES = 4
@@ -176,48 +173,6 @@ def _summary(
     return summary
 
 
-def _export(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None], job: JobContext) -> None:
-    final = Path(spec.drafter)
-    part = final.with_name(f"{final.name}.part")
-    weights = sum(value.nbytes for value in training.trainer.drafter.state_dict().values())
-    job.write_with_room(
-        final,
-        weights + _SMALL_BYTES,
-        lambda: _write_drafter(spec, training, summary, part),
-        inodes_needed=_FILES,
-        clean=lambda: shutil.rmtree(part, ignore_errors=True),
-    )
-
-
-def _write_drafter(spec: TrainingSpec, training: Training, summary: dict[str, float | int | None], part: Path) -> None:
-    final = Path(spec.drafter)
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    files = write_checkpoint(
-        part,
-        training.trainer.drafter,
-        training.mapping,
-        target=training.target,
-        layer_ids=training.layer_ids,
-    )
-    manifest = Manifest(
-        format="roost-drafter",
-        version=1,
-        fingerprint=spec.fingerprint,
-        inputs={
-            "store": artifact_ref("store", Path(spec.store)).manifest_sha256,
-            "mapping": artifact_ref("mapping", Path(spec.mapping)).manifest_sha256,
-            "target": spec.target_model,
-        },
-        producer=PRODUCER,
-        created_at=time.time(),
-        files=[],
-        properties={"layer_ids": training.layer_ids, "summary": summary},
-    )
-    write_manifest(part, manifest, files)
-    publish_directory(part, final)
-
-
 def _result(drafter: Path, summary: dict[str, float | int | None]) -> JobResult:
     return JobResult(outputs=[artifact_ref("drafter", drafter)], summary=dict(summary))
 
@@ -251,7 +206,7 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     job.tell(TrainingPhase(phase="export"))
     exported, acceptance = _take_the_best(training, checkpoints, job)
     summary = _summary(training, logged, exported, acceptance, time.monotonic() - started)
-    _export(spec, training, summary, job)
+    write_drafter(Path(spec.drafter), spec, training.exportable, summary, job)
     return _result(Path(spec.drafter), summary)
 
 

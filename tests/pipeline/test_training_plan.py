@@ -1,0 +1,75 @@
+"""A training by itself: what it would be on a store and a mapping that are there."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remote.pipeline.training_plan import plan_training
+from remote.protocol.reports import TrainingPlan
+from remote.protocol.requests import PlanTraining
+from tests.agents.test_training_worker import Inputs, Run
+
+Plan = Callable[..., TrainingPlan]
+
+
+@pytest.fixture
+def plan(root: Path, document: str) -> Plan:
+    Inputs(root, samples=40)
+
+    def make(
+        *, output: str = "alone", store: str = "store", mapping: str = "mapping", **overrides: str
+    ) -> TrainingPlan:
+        settings = {name.replace("__", "."): value for name, value in overrides.items()}
+        wanted = {"target.model": "target", "vocabulary.draft_vocab_size": "24", "training.sequence_length": "24"}
+        request = PlanTraining(
+            document=document, overrides=wanted | settings, store=store, mapping=mapping, output=output
+        )
+        return plan_training(request, root=root)
+
+    return make
+
+
+def test_it_begins_goes_on_and_is_done_as_what_lies_there_says(plan: Plan, root: Path):
+    found = plan()
+    assert found.problems == []
+    assert (found.action, found.samples) == ("run", 40)
+    assert found.bytes_needed is not None
+    assert found.spec.store == str(root / "store")
+    assert found.spec.drafter == str(root / "alone/drafter")
+    assert Run(root / "job", found.spec).wait() == 0
+    assert plan().action == "skip"
+    assert plan(training__log_every="1").action == "skip", "that is a comfort"
+    shutil.rmtree(found.spec.drafter)
+    assert plan().action == "resume"
+    assert plan().spec == found.spec
+
+
+def test_another_training_never_writes_where_one_has_written(plan: Plan, root: Path):
+    assert Run(root / "job", plan().spec).wait() == 0
+    drafter, checkpoints = plan(training__learning_rate="0.002").problems
+    assert "is the drafter of another training" in drafter
+    assert "holds checkpoints of another training" in checkpoints
+    assert plan(training__learning_rate="0.002", output="elsewhere").problems == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"store": "nowhere"}, "nowhere"),
+        ({"mapping": "nowhere"}, "nowhere"),
+        ({"target__model": "models/target"}, "it was extracted from another model"),
+        ({"training__ranks": "2"}, "training.ranks is 2"),
+        ({"training__device": "cuda"}, "GPU"),
+    ],
+)
+def test_what_stands_in_the_way_is_said(plan: Plan, changes, said):
+    (problem,) = plan(**changes).problems
+    assert said in problem
+
+
+def test_a_mapping_that_roost_did_not_make_is_converted_first(plan: Plan, root: Path):
+    (root / "mapping/manifest.json").unlink()
+    (problem,) = plan().problems
+    assert "roost vocabulary convert" in problem
