@@ -18,6 +18,7 @@ from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.bulk import BulkDone
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
+from remote.protocol.journal import JournalPage
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ServerReady
 from remote.protocol.reports import (
@@ -208,6 +209,7 @@ DOCUMENTS: dict[str, Any] = {
     "hosts": list[str],
     "job": Job | None,
     "jobs": list[Job],
+    "journal": JournalPage,
     "log": LogText,
     "inspection": MappingInspection,
     "mapping": MappingReport,

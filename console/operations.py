@@ -29,6 +29,7 @@ from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
 from remote.protocol.ids import LONGEST_KEY, JobId, OpId, is_job_id, keyed_job_id, new_job_id, new_op_id
 from remote.protocol.jobs import Job, is_over
+from remote.protocol.journal import MOST_ENTRIES, JournalEntry, JournalPage, ReadJournal
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import RunPlan, VerdictReport
 from remote.protocol.requests import (
@@ -299,6 +300,17 @@ async def list_secrets(session: Session) -> SecretList:
 async def remove_secret(session: Session, name: str, *, op_id: OpId | None = None) -> SecretList:
     """Forget a token of the host; jobs that are at work keep what they started with."""
     return await ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
+
+
+async def read_journal(session: Session, *, since: float | None = None, limit: int = MOST_ENTRIES) -> JournalPage:
+    """The newest `limit` changes that anybody asked of the host, newest first, refusals included."""
+    entries: list[JournalEntry] = []
+    while True:
+        request = ReadJournal(since=since, limit=limit - len(entries), skip=len(entries))
+        page = await ask(session, request, JournalPage)
+        entries += page.entries
+        if not page.entries or not page.omitted or len(entries) >= limit:
+            return JournalPage(entries=entries, omitted=page.omitted)
 
 
 async def read_storage(session: Session) -> StorageReport:

@@ -14,11 +14,13 @@ async def pull(host: str, artifact: str, local: Path, *, on_advance: OnAdvance, 
     return await transfer(await find_host(host), what, on_advance=on_advance, on_retry=on_retry)
 
 
-async def push(host: str, local: Path, remote: str, *, on_advance: OnAdvance, on_retry: OnRetry) -> BulkDone:
+async def push(
+    host: str, local: Path, remote: str, *, actor: str, on_advance: OnAdvance, on_retry: OnRetry
+) -> BulkDone:
     """Bring the artifact `local` of this machine to the name `remote` (absolute, or below the host's root)."""
     if not local.is_dir():
         raise UsageError(f"there is no directory {local}", hint="name the directory of a finished artifact")
-    what = Transfer("push", _absolute(local), remote)
+    what = Transfer("push", _absolute(local), remote, actor)
     return await transfer(await find_host(host), what, on_advance=on_advance, on_retry=on_retry)
 
 

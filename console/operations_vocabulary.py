@@ -112,7 +112,7 @@ async def bring_mapping(
         local = Path(here) / "mapping"
         await pull(session.host.name, sealed, local, on_advance=lambda _: None, on_retry=retry)
         report(f"{found.path} of {session.host.name} goes to {to_host}")
-        await push(to_host, local, landing, on_advance=lambda _: None, on_retry=retry)
+        await push(to_host, local, landing, actor=receiver.actor, on_advance=lambda _: None, on_retry=retry)
     return landing, f"{session.host.name}:{found.path}"
 
 

@@ -4,12 +4,14 @@ import argparse
 import json
 import platform
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 
 from remote.bulk.ends import VERBS, run_end
 from remote.errors import RoostError
+from remote.jobs.journal import Change
 from remote.jobs.store import JobStore
 from remote.link.releases import use_release
 from remote.link.server import run_link
@@ -25,8 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         store = JobStore(options.root, Path(__file__).resolve().parents[1], sys.executable)
         if options.verb in VERBS:
+            change = Change(actor=options.actor, action="receive", subject=options.path)
+            recording = store.journal.recording(change) if options.verb == "receive" else nullcontext()
             with use_release(store):
-                return run_end(options.verb, options.root, options.path, announce=True)
+                return run_end(options.verb, options.root, options.path, announce=True, recording=recording)
         if options.verb == "link":
             run_link(store, options.actor)
         else:
@@ -49,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     link.add_argument("--actor", default="unknown", help="who asks, until the console says so itself")
     for verb, what in (("send", "an artifact to the console"), ("receive", "an artifact from the console")):
         end = verbs.add_parser(verb, parents=[rooted], help=f"{verb} {what}, on standard input and output")
+        end.add_argument("--actor", default="unknown", help="who asks")
         end.add_argument("path", help="the artifact's directory, absolute or below the root")
     return parser
 

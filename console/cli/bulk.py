@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from console import operations, operations_bulk
-from console.cli.options import Host, Json
+from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, narrate, print_document, print_text
 from console.state.units import format_bytes
 from remote.protocol.bulk import BulkAdvanced, BulkDone
@@ -42,7 +42,7 @@ def push(
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Bring a finished artifact from this machine to a host; run again, it goes on where it broke off."""
-    work = operations_bulk.push(host, local, remote, on_advance=_Narrator(), on_retry=_narrate_retry)
+    work = operations_bulk.push(host, local, remote, actor=ACTOR, on_advance=_Narrator(), on_retry=_narrate_retry)
     _print(execute(work, as_json=as_json), as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from console.cli import (
     extraction,
     hosts,
     jobs,
+    journal,
     record,
     run,
     secrets,
@@ -46,6 +47,7 @@ app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
 app.command("jobs")(jobs.list_all)
 app.command("logs", short_help="Print a job's log, by pages or as it grows.")(jobs.logs)
+app.command("journal", short_help="Show who changed what, refusals included.")(journal.journal)
 app.command("pull", short_help="Bring an artifact to this machine, hashed.")(bulk.pull)
 app.command("push", short_help="Bring an artifact to a host, hashed.")(bulk.push)
 app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engines.")(telemetry.telemetry)

@@ -23,6 +23,7 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "hosts prepare": ["environment"],
     "hosts trust": ["trusted"],
     "jobs": ["jobs"],
+    "journal": ["journal"],
     "logs": ["log"],
     "plan": ["plan"],
     "pull": ["transfer"],

@@ -47,11 +47,12 @@ class Patience(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What is to be moved: `here` on this machine, `there` on the host, absolute or below its root."""
+    """What is to be moved: `here` on this machine, `there` on the host, absolute or below its root; `actor` for the host's journal."""
 
     direction: Direction
     here: Path
     there: str
+    actor: str = "unknown"
 
 
 async def transfer(
@@ -70,7 +71,7 @@ async def transfer(
     while True:
         attempt = _Attempt(what, on_advance)
         try:
-            return await attempt.run(await open_channel(host, _ENDS[what.direction][1], what.there))
+            return await attempt.run(await open_channel(host, _ENDS[what.direction][1], what.there, what.actor))
         except ConsoleError as error:
             failures = 1 if attempt.has_moved else failures + 1
             is_cut = isinstance(error, ConnectionFailed) and (attempt.has_begun or was_cut)

@@ -171,13 +171,18 @@ class Channel:
             return
 
 
-async def open_channel(host: HostConfig, verb: str = "link", path: str | None = None) -> Channel:
+async def open_channel(
+    host: HostConfig, verb: str = "link", path: str | None = None, actor: str = "unknown"
+) -> Channel:
     """Connect, bring the release, start `verb` of the host side (`link`, `send`, `receive`); raises ConsoleError."""
     connection = await connect(host)
     try:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             process = await connection.create_process(
-                bootstrap_command(host, release(), verb, path), encoding=None, window=_WINDOW_BYTES, max_pktsize=1 << 15
+                bootstrap_command(host, release(), verb, path, actor),
+                encoding=None,
+                window=_WINDOW_BYTES,
+                max_pktsize=1 << 15,
             )
             channel = Channel(connection, process)
             await channel.boot()

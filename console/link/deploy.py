@@ -56,7 +56,9 @@ def upload(packed: Release) -> bytes:
     return b"%016d" % len(packed.payload) + packed.payload
 
 
-def bootstrap_command(host: HostConfig, packed: Release, verb: str = "link", path: str | None = None) -> str:
+def bootstrap_command(
+    host: HostConfig, packed: Release, verb: str = "link", path: str | None = None, actor: str = "unknown"
+) -> str:
     """What becomes `python -m remote VERB [PATH]` on the host: a command line without anything that a shell could take for its own (bash, dash, fish alike)."""
     parameters = {
         "root": host.root,
@@ -65,7 +67,7 @@ def bootstrap_command(host: HostConfig, packed: Release, verb: str = "link", pat
         "modules": HOST_MODULES,
         "marker": BOOT_MARKER.decode(),
         "verb": verb,
-        "rest": [] if path is None else ["--", path],
+        "rest": [] if path is None else [f"--actor={actor}", "--", path],
     }
     return program_command(Path(__file__).with_name("bootstrap.py"), parameters, starting_python(host))
 

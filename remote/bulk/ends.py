@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from remote.bulk.inventory import place
@@ -19,11 +20,22 @@ VERBS: dict[str, Callable[..., Message]] = {"send": send, "receive": receive}
 _TELL_INTERVAL_S = 0.2
 
 
-def run_end(verb: str, root: Path, path: str, *, announce: bool) -> int:
-    """Be the end that `verb` names; the exit code. `announce` is for the end on the host, which waits behind a bootstrap."""
+def run_end(
+    verb: str,
+    root: Path,
+    path: str,
+    *,
+    announce: bool,
+    recording: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
+) -> int:
+    """Be the end that `verb` names; the exit code. `announce` is for the end on the host, which waits behind a bootstrap.
+
+    The transfer runs within `recording`, which sees its errors.
+    """
     wire = Wire.take_over_stdio(announce=announce)
     try:
-        done = VERBS[verb](place(root, path, writing=verb == "receive"), wire, _Teller())
+        with recording:
+            done = VERBS[verb](place(root, path, writing=verb == "receive"), wire, _Teller())
     except RoostError as error:
         failure = error
     except OSError as error:

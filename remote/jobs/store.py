@@ -12,6 +12,7 @@ from pathlib import Path
 from remote.artifacts import reserve
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError
 from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, starter, view
+from remote.jobs.journal import Journal
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
 from remote.jobs.measuring import require_alone, require_undisturbed
@@ -51,6 +52,7 @@ class JobStore:
         reserve.keep(self.root)
         self._locks = locks.lock_directory(self.root)
         self.secrets = SecretStore(self.root, self._locks)
+        self.journal = Journal(self.root, self._locks, is_closed=self._is_newer)
         self._starter = Starter(
             self.root,
             release=release,

@@ -6,12 +6,14 @@ import msgspec
 
 from remote.errors import UsageError
 from remote.jobs.store import JobStore
+from remote.link.changes import describe_change
 from remote.link.host import describe_host
 from remote.link.telemetry import TelemetrySource
 from remote.paths import resolve_path
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
+from remote.protocol.journal import ReadJournal
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.reports import (
@@ -87,8 +89,15 @@ class Desk:
         self._telemetry = telemetry
         self.actor = actor
 
-    def answer(self, request: Request) -> Reply:  # noqa: PLR0911 - one for each desk
-        """The reply to `request`; raises RoostError."""
+    def answer(self, request: Request) -> Reply:
+        """The reply to `request`, which is put on record when it changes something; raises RoostError."""
+        change = describe_change(request, self.actor, lambda text: self._store.secrets.redactor().redact_text(text))
+        if change is None:
+            return self._answer(request)
+        with self._store.journal.recording(change):
+            return self._answer(request)
+
+    def _answer(self, request: Request) -> Reply:  # noqa: PLR0911 - one for each desk
         match request:
             case Hello():
                 return describe_host(self._store)
@@ -224,13 +233,15 @@ class Desk:
             case ListSecrets():
                 return secrets.list()
 
-    def _answer_about_jobs(
-        self, request: ListJobs | GetJob | StartJob | StopJob | ReadLog | ReadProgress
+    def _answer_about_jobs(  # noqa: PLR0911 - one for each request
+        self, request: ListJobs | GetJob | StartJob | StopJob | ReadLog | ReadProgress | ReadJournal
     ) -> JobList | JobReply | Reply:
         store = self._store
         match request:
             case ListJobs(skip=skip):
                 return _fit(store.list()[max(0, skip) :])
+            case ReadJournal(since=since, limit=limit, skip=skip):
+                return store.journal.read(since=since, limit=limit, skip=skip)
             case GetJob(job_id=job_id):
                 return JobReply(job=store.get(job_id))
             case StartJob(job_id=job_id, spec=spec, op_id=op_id):

@@ -4,6 +4,7 @@ from remote.protocol.base import Message
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
+from remote.protocol.journal import JournalPage, ReadJournal
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import (
@@ -209,6 +210,7 @@ Request = (
     | ListSecrets
     | ReadStorage
     | PlanReclaim
+    | ReadJournal
     | MoveToTrash
     | RestoreFromTrash
 )
@@ -295,4 +297,5 @@ Reply = (
     | StorageReport
     | ReclaimPlan
     | TrashList
+    | JournalPage
 )

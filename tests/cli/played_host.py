@@ -12,6 +12,7 @@ from protocol_samples import (
     EVENTS,
     GPU_TOPOLOGY,
     JOB,
+    JOURNAL_ENTRY,
     MAPPING_INSPECTION,
     MAPPING_REPORT,
     REPLIES,
@@ -27,6 +28,7 @@ from console.config.hosts import HostConfig
 from console.state.link import Closed, Up
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
+from remote.protocol.journal import JournalPage, ReadJournal
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
 from remote.protocol.requests import (
     GetJob,
@@ -72,6 +74,7 @@ class PlayedHost:
         self.started_as = JOB.state
         self.server_events: list = [next(event for event in EVENTS if isinstance(event, ServerReady))]
         self.started_result = JOB.result
+        self.journal = [JOURNAL_ENTRY]
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
         self.training_plan = TRAINING_PLAN
@@ -122,6 +125,9 @@ class PlayedHost:
                 return MAPPING_INSPECTION
             case ReadCoverage():
                 return COVERAGE_REPORT
+            case ReadJournal(limit=limit, skip=skip):
+                left = self.journal[skip:]
+                return JournalPage(entries=left[: min(limit, 2)], omitted=len(left) - len(left[: min(limit, 2)]))
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

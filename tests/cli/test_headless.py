@@ -98,6 +98,7 @@ def test_spec_says_what_the_verbs_take(roost):
         ("server", "tune", "embedded", "--dry-run"),
         ("server", "tuning", "extraction-1"),
         ("hosts", "list"),
+        ("journal",),
         ("demo", "--scenario", "list"),
         ("stop", "extraction-1"),
     ],

@@ -22,6 +22,7 @@ from remote.protocol.frames import (
     Telemetry,
 )
 from remote.protocol.jobs import Finished, Quarantined, Running
+from remote.protocol.journal import ReadJournal
 from remote.protocol.progress import Note, ProgressRecord
 from remote.protocol.requests import (
     Done,
@@ -359,3 +360,22 @@ def test_a_watch_of_an_impossible_name_is_refused_and_changes_nothing(console, s
     assert (error.code, "../escape" in error.message) == (ErrorCode.USAGE, True)
     start("better", SLEEP)
     console.hear(lambda frame: isinstance(frame, JobChanged) and frame.job.job_id == "better")
+
+
+def test_what_a_console_changes_is_in_the_journal_with_what_was_refused(console):
+    spec = MappingCopySpec(source=SLEEP, destination="copier")
+    console.ask(StartJob(job_id="kept", spec=spec, op_id="op-1"))
+    console.ask(StopJob(job_id="absent", op_id="op-2", reason="enough"))
+    console.ask(GetJob(job_id="kept"))
+    page = console.ask(ReadJournal())
+    refused, started = page.entries
+    assert (started.actor, started.action, started.subject, started.outcome) == ("ann", "start", "kept", "done")
+    assert started.summary.startswith("mapping copy: source import time")
+    assert (refused.action, refused.subject, refused.summary, refused.outcome) == (
+        "stop",
+        "absent",
+        "enough",
+        "refused",
+    )
+    assert refused.code == ErrorCode.NOT_FOUND
+    console.ask(StopJob(job_id="kept", op_id="op-3", reason="enough"))

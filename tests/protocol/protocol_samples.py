@@ -6,6 +6,7 @@ from remote.protocol import (
     errors,
     frames,
     jobs,
+    journal,
     mappings,
     progress,
     reports,
@@ -76,6 +77,20 @@ RUN = run.RunConfig(
 CAPTURE = specs.Capture(layer_ids=[2, 15, 27], spool_directory="/dev/shm/spool")
 DRAFTER = specs.DrafterServing(
     model="/runs/embedded/drafter", speculation=SPECULATION, layer_ids=[2, 15, 27], mapping="/runs/embedded/mapping"
+)
+JOURNAL_ENTRY = journal.JournalEntry(
+    at=T0,
+    actor="mcp:planner",
+    origin="192.0.2.7",
+    action="reclaim",
+    subject="runs/old",
+    summary="",
+    plan="6932d1f0-0123abcd",
+    op_id=OP_ID,
+    outcome="refused",
+    code=errors.ErrorCode.CONFLICT,
+    message="what lies there changed since the plan was made: nothing was moved",
+    ended_at=T0 + 0.5,
 )
 STORAGE_ENTRY = storage.StorageEntry(
     path="/data/roost/runs/old/mapping",
@@ -710,6 +725,7 @@ REQUESTS = [
     storage.PlanReclaim(paths=["runs/old"]),
     storage.MoveToTrash(paths=["runs/old"], token="6932d1f0-0123abcd", op_id=OP_ID),
     storage.RestoreFromTrash(name="261201-101500-old-1f2e", op_id=OP_ID),
+    journal.ReadJournal(since=T0 - 86_400, limit=50, skip=100),
 ]
 SERVER_PLAN = reports.ServerPlan(
     run="embedded",
@@ -850,6 +866,7 @@ REPLIES = [
         expires_at=T0,
     ),
     storage.TrashList(entries=[TRASH_ENTRY]),
+    journal.JournalPage(entries=[JOURNAL_ENTRY], omitted=3),
     secrets.SecretList(secrets=[SECRET], note="kept on disk"),
 ]
 ERROR = errors.ErrorInfo(
@@ -921,6 +938,7 @@ SAMPLES: list[Message] = [
     SECRET,
     STORAGE_ENTRY,
     TRASH_ENTRY,
+    JOURNAL_ENTRY,
     KEPT,
     *REQUESTS,
     PACKAGE,

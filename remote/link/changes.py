@@ -1,0 +1,55 @@
+"""Which requests change something on the host, and how the journal describes them (pure)."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from remote.jobs.journal import Change
+from remote.protocol.requests import Request, StartJob, StopJob
+from remote.protocol.run import RunConfig
+from remote.protocol.secrets import RemoveSecret, SetSecret
+from remote.protocol.specs import Spec
+from remote.protocol.storage import MoveToTrash, RestoreFromTrash
+
+
+def describe_change(  # noqa: PLR0911 - one for each request that changes something
+    request: Request, actor: str, cover: Callable[[str], str]
+) -> Change | None:
+    """What the journal says of `request`, its texts covered by `cover`; None for one that only asks."""
+    actor = cover(actor)
+    match request:
+        case StartJob(job_id=job_id, spec=spec, op_id=op_id):
+            return Change(actor=actor, action="start", subject=job_id, summary=cover(_spec_words(spec)), op_id=op_id)
+        case StopJob(job_id=job_id, op_id=op_id, reason=reason):
+            return Change(actor=actor, action="stop", subject=job_id, summary=cover(reason), op_id=op_id)
+        case SetSecret(name=name, op_id=op_id):
+            return Change(actor=actor, action="set_secret", subject=name, op_id=op_id)
+        case RemoveSecret(name=name, op_id=op_id):
+            return Change(actor=actor, action="remove_secret", subject=name, op_id=op_id)
+        case MoveToTrash(paths=paths, token=token, op_id=op_id):
+            return Change(actor=actor, action="reclaim", subject=cover(", ".join(paths)), plan=token, op_id=op_id)
+        case RestoreFromTrash(name=name, op_id=op_id):
+            return Change(actor=actor, action="restore", subject=name, op_id=op_id)
+        case _:
+            return None
+
+
+def _spec_words(spec: Spec) -> str:
+    """The kind of work and what it is about: its plain settings, of a run its name and its target."""
+    kind = str(type(spec).__struct_config__.tag).removesuffix("_spec").replace("_", " ")
+    run = getattr(spec, "run", None)
+    if isinstance(run, RunConfig):
+        return f"{kind} {run.name} of {run.target.model}"
+    settings = msgspec.to_builtins(spec)
+    plain = [f"{key} {_words(value)}" for key, value in settings.items() if key != "type" and _is_plain(value)]
+    return f"{kind}: {', '.join(plain)}" if plain else kind
+
+
+def _is_plain(value: object) -> bool:
+    return (isinstance(value, (str, int, float)) and value is not False) or (
+        isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+    )
+
+
+def _words(value: object) -> str:
+    return " ".join(value) if isinstance(value, list) else "yes" if value is True else str(value)
