@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from remote.artifacts.mapping_layouts import MappingPlace
-from remote.artifacts.torch_pickle import UnreadableTensor, read_saved
+from remote.artifacts.torch_pickle import RefusedPickle, UnreadableTensor, read_saved, require_fetched
 from remote.protocol.reports import Finding
 
 Array = np.ndarray[Any, Any]
@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 REBUILD = "build the mapping again, or copy it from a source that validates"
 CONVERT = "`roost vocabulary convert SRC DST` writes it anew"
 
+_REFUSED = "find out where it comes from; load it nowhere"
 _MAX_BYTES = 64 << 20
 _WANTED = {"d2t": np.dtype(np.int64), "t2d": np.dtype(np.bool_)}
 
@@ -52,12 +53,16 @@ class MappingArrays(NamedTuple):
 def read_arrays(place: MappingPlace, findings: list[Finding]) -> MappingArrays:
     """Every tensor of a mapping that can be read; what is missing or wrong goes into `findings`."""
     arrays = MappingArrays({}, {})
-    findings += [error("file-missing", f"{name} is missing") for name in place.names if not _is_there(place, name)]
+    fix = _restoring(place)
+    findings += [error("file-missing", f"{name} is missing", fix) for name in place.names if not _is_there(place, name)]
     for name in dict.fromkeys((*place.offsets, *place.masks)):
         if not _is_there(place, name):
             continue
         try:
             found = _read(place.directory / name, findings)
+        except RefusedPickle as why:
+            findings.append(error("pickle-refused", f"{name} holds more than tensors: {why}", _REFUSED))
+            continue
         except UnreadableTensor as why:
             findings.append(error("file-unreadable", f"{name} cannot be read: {why}"))
             continue
@@ -76,6 +81,13 @@ def read_arrays(place: MappingPlace, findings: list[Finding]) -> MappingArrays:
     return arrays
 
 
+def _restoring(place: MappingPlace) -> str:
+    """What helps where files are missing: a pair of .npy files has all that a mapping says."""
+    if place.layout == "roost" and _is_there(place, "d2t.npy") and _is_there(place, "t2d.npy"):
+        return f"`roost vocabulary convert {place.directory / 'd2t.npy'} DST` makes a whole one of d2t.npy and t2d.npy"
+    return REBUILD
+
+
 def _is_there(place: MappingPlace, name: str) -> bool:
     return (place.directory / name).is_file()
 
@@ -91,6 +103,7 @@ def _read_npy(path: Path, findings: list[Finding]) -> Array:
     size = path.stat().st_size
     if size > _MAX_BYTES:
         raise UnreadableTensor(f"the file has {size} bytes; no mapping is that large")
+    require_fetched(path)
     try:
         with path.open("rb") as file:
             is_column_major = _is_column_major(file)

@@ -63,8 +63,9 @@ def _check_target(arrays: MappingArrays, model: Path) -> Iterator[Finding]:
     if d2t is None or not len(d2t):
         return
     if t2d is None:
-        yield from (found for found in check_alone(d2t, vocab) if found.code in {"id-out-of-range", "size-wrong"})
-    chosen = set(meant_ids(d2t, t2d).tolist())
+        told = {"id-out-of-range", "size-wrong", "absolute-ids"}
+        yield from (found for found in check_alone(d2t, vocab) if found.code in told)
+    chosen = set(meant_ids(d2t, t2d, vocab).tolist())
     missing_ends = [token for token in ends if token not in chosen]
     if missing_ends:
         message = f"the target ends its answers with {_listed(missing_ends)}, which no draft id means: no end is ever proposed"

@@ -4,12 +4,13 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from remote.artifacts.manifest import Manifest, artifact_ref, fingerprint_of, write_manifest
 from remote.artifacts.mapping import FORMAT, PRODUCER, VERSION, Mapping, SaveTensors, write_mapping
 from remote.artifacts.mapping_layouts import find_mapping, layout_place
-from remote.artifacts.mapping_pair import REPAIRABLE, meant_ids
+from remote.artifacts.mapping_pair import REPAIRABLE, absolute_ids, meant_ids
 from remote.artifacts.mapping_validation import examine
 from remote.errors import Precondition
 from remote.protocol.jobs import ArtifactRef
@@ -45,9 +46,12 @@ def read_convertible(path: Path, vocab_size: int | None) -> Source:
         )
     if vocab_size is not None and vocab_size != size:
         raise Precondition(f"{path} is for a target of {size} tokens, the named one has {vocab_size}")
-    ids = meant_ids(arrays.d2t, arrays.t2d)
+    ids = meant_ids(arrays.d2t, arrays.t2d, size)
     if ids.max() >= size:
         raise Precondition(f"{path} names token {int(ids.max())}, the target has {size}", hint="name its own target")
+    if len(ids) > 1 and np.array_equal(ids, arrays.d2t) and "absolute-ids" not in {found.code for found in errors}:
+        # only the size of the target shows it
+        report = msgspec.structs.replace(report, findings=[*report.findings, absolute_ids()])
     repaired = sorted({found.code for found in report.findings if found.code in REPAIRABLE})
     return Source(Mapping.from_target_ids(ids, size), report, repaired)
 

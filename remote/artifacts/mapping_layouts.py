@@ -53,18 +53,31 @@ def find_mapping(path: Path) -> MappingPlace:
     if not path.is_dir():
         raise NotFound(f"there is no mapping {path}", hint="name the directory that holds d2t.npy")
     named = _named_by_manifest(path)
-    if named is not None:
-        return layout_place(named, path, _sizes(path))
+    return layout_place(named, path, _sizes(path)) if named is not None else _named_by_files(path)
+
+
+def _named_by_files(path: Path) -> MappingPlace:
     names = {entry.name for entry in path.iterdir()}
     if not names.isdisjoint(("d2t.npy", "t2d.npy")):
         bare = names.isdisjoint(("d2t.pt", "t2d.pt", META_NAME))
         return layout_place("speculators-0.8" if bare else "roost", path, [])
-    if names.isdisjoint(("t2d.pt", META_NAME)):
-        for name in sorted(names & _SINGLE_FILES.keys()):
-            return layout_place(_SINGLE_FILES[name], path, [])
-        if any(_SIZED.fullmatch(name) for name in names):
-            return layout_place("speculators-0.9", path, _sizes(path))
-    return layout_place("roost", path, [])
+    if not names.isdisjoint(("t2d.pt", META_NAME)):
+        return layout_place("roost", path, [])
+    for name in sorted(names & _SINGLE_FILES.keys()):
+        return layout_place(_SINGLE_FILES[name], path, [])
+    if any(_SIZED.fullmatch(name) for name in names):
+        return layout_place("speculators-0.9", path, _sizes(path))
+    return _in_cache(path)
+
+
+def _in_cache(path: Path) -> MappingPlace:
+    """The one file of a directory in which SpecForge keeps mappings under the keys of its cache."""
+    files = sorted(path.glob("*.pt"))
+    if not files:
+        raise NotFound(f"{path} holds no mapping", hint="name the directory that holds d2t.npy, or a trainer's file")
+    if len(files) > 1:
+        raise Precondition(f"{path} holds {len(files)} .pt files", hint=f"name one: {files[0]}")
+    return _in_file(files[0])
 
 
 def layout_place(layout: MappingLayout, directory: Path, sizes: list[int]) -> MappingPlace:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from remote.artifacts.mapping_arrays import CONVERT, Array, error, warning
+from remote.artifacts.mapping_arrays import CONVERT, REBUILD, Array, error, warning
 from remote.protocol.reports import Finding
 
 REPAIRABLE = frozenset({"dtype-int32", "byte-order-wrong", "fortran-order", "absolute-ids", "unsorted"})
@@ -14,9 +14,14 @@ _RANKED = "d2t is in the order of frequency, as ModelOpt writes it: what reads i
 _RANKED_FIX = f"{CONVERT}, ascending; a drafter that was trained with the old order keeps that one"
 
 
-def meant_ids(d2t: Array, t2d: Array | None) -> Array:
-    """The target ids that a d2t names, also where it holds them instead of offsets: int64 [D] in its order."""
-    return d2t if _holds_ids(d2t, t2d) else d2t + np.arange(len(d2t))
+def meant_ids(d2t: Array, t2d: Array | None, vocab_size: int | None = None) -> Array:
+    """The target ids that a d2t names: int64 [D] in its order.
+
+    Also where it provably holds ids instead of offsets, or where the mask says that the bytes of its numbers are swapped.
+    """
+    if t2d is not None and _is_swapped(d2t, np.flatnonzero(t2d)):
+        d2t = d2t.byteswap()
+    return d2t if _holds_ids(d2t, t2d, vocab_size) else d2t + np.arange(len(d2t))
 
 
 def check_pair(d2t: Array, t2d: Array) -> list[Finding]:
@@ -32,8 +37,12 @@ def check_alone(d2t: Array, vocab_size: int | None) -> list[Finding]:
     """What is wrong with a `d2t` int64 [D] that has no mask beside it and may be in any order, as ModelOpt keeps it."""
     if not len(d2t) or (vocab_size is not None and len(d2t) > vocab_size):
         return [error("size-wrong", f"d2t has {len(d2t)} entries for a target vocabulary of {vocab_size}")]
-    if _holds_ids(d2t, None):
-        return [_absolute()]
+    if _holds_ids(d2t, None, vocab_size):
+        return [absolute_ids()]
+    if len(d2t) > 1 and not d2t.any():
+        return [
+            warning("all-zero", f"d2t is zero throughout and means the first {len(d2t)} tokens: {_UNFILLED}", REBUILD)
+        ]
     ids = d2t + np.arange(len(d2t))
     findings = list(_check_range(ids, vocab_size))
     if len(np.unique(ids)) < len(ids):
@@ -48,7 +57,11 @@ def check_alone(d2t: Array, vocab_size: int | None) -> list[Finding]:
     return findings
 
 
-def _absolute() -> Finding:
+_UNFILLED = "a trainer's buffer that nobody filled looks like this"
+
+
+def absolute_ids() -> Finding:
+    """That a d2t holds the target's ids themselves."""
     return error(
         "absolute-ids",
         "d2t holds absolute target ids, not offsets: a server would propose wrong tokens without an error",
@@ -56,30 +69,38 @@ def _absolute() -> Finding:
     )
 
 
-def _holds_ids(d2t: Array, t2d: Array | None) -> bool:
+def _holds_ids(d2t: Array, t2d: Array | None, vocab_size: int | None) -> bool:
     """Whether a d2t makes sense as ids and none as offsets."""
     if t2d is not None:
         marked = np.flatnonzero(t2d)
         return np.array_equal(np.sort(d2t), marked) and not np.array_equal(np.sort(d2t + np.arange(len(d2t))), marked)
     ids = d2t + np.arange(len(d2t))
-    as_offsets = ids.min() >= 0 and len(np.unique(ids)) == len(ids)
+    as_offsets = ids.min() >= 0 and len(np.unique(ids)) == len(ids) and (vocab_size is None or ids.max() < vocab_size)
+    if vocab_size is not None and d2t.max() >= vocab_size:
+        return False
     return not as_offsets and bool(d2t.min() >= 0) and len(np.unique(d2t)) == len(d2t)
 
 
 def _name_the_mistake(d2t: Array, marked: Array) -> Finding | None:
     """The one mistake that explains all, if the mask proves it."""
-    if len(marked) != len(d2t):
-        return None
     ids = d2t + np.arange(len(d2t))
-    if np.array_equal(ids, marked):
+    if len(marked) != len(d2t) or np.array_equal(ids, marked):
         return None
     if np.array_equal(np.sort(d2t), marked):
-        return _absolute()
-    if np.array_equal(d2t.byteswap() + np.arange(len(d2t)), marked):
-        return error("byte-order-wrong", "the bytes of d2t's numbers are in the wrong order, whatever its header says")
-    if np.array_equal(np.sort(ids), marked):
-        return error("unsorted", _RANKED, _RANKED_FIX)
-    return None
+        return absolute_ids()
+    if _is_swapped(d2t, marked):
+        message = "the bytes of d2t's numbers are in the wrong order, whatever its header says"
+        return error("byte-order-wrong", message, CONVERT)
+    if not d2t.any():
+        message = f"d2t is zero throughout, t2d marks other tokens than the first {len(d2t)}: {_UNFILLED}"
+        return error("all-zero", message)
+    return error("unsorted", _RANKED, _RANKED_FIX) if np.array_equal(np.sort(ids), marked) else None
+
+
+def _is_swapped(d2t: Array, marked: Array) -> bool:
+    if len(marked) != len(d2t) or np.array_equal(d2t + np.arange(len(d2t)), marked):
+        return False
+    return np.array_equal(d2t.byteswap() + np.arange(len(d2t)), marked)
 
 
 def _check_offsets(d2t: Array, vocab: int) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from remote.artifacts.manifest import MANIFEST_NAME, Manifest, hash_file, read_manifest
 from remote.artifacts.mapping import FORMAT, META_NAME, Mapping
-from remote.artifacts.mapping_arrays import CONVERT, REBUILD, MappingArrays, error, read_arrays, warning
+from remote.artifacts.mapping_arrays import CONVERT, REBUILD, Array, MappingArrays, error, read_arrays, warning
 from remote.artifacts.mapping_layouts import MappingPlace, find_mapping, size_in_name
 from remote.artifacts.mapping_pair import check_alone, check_pair
 from remote.errors import Precondition
@@ -90,12 +90,24 @@ def require_valid(report: MappingReport) -> None:
 
 
 def _check_twins(arrays: MappingArrays) -> list[Finding]:
-    return [
-        error("twins-differ", f"{first} and {other} hold different values")
-        for tensors in (arrays.offsets, arrays.masks)
-        for first, other in zip(list(tensors)[:1], list(tensors)[1:], strict=False)
-        if not np.array_equal(tensors[first], tensors[other])
-    ]
+    findings: list[Finding] = []
+    for tensors, others in ((arrays.offsets, arrays.masks), (arrays.masks, arrays.offsets)):
+        for first, (name, other) in zip(list(tensors.items())[:1], list(tensors.items())[1:], strict=False):
+            if np.array_equal(first[1], other):
+                continue
+            message = f"{first[0]} and {name} hold different values"
+            fitting = [
+                one for one, tensor in (first, (name, other)) if all(_fit(tensor, mate) for mate in others.values())
+            ]
+            if others and len(fitting) == 1:
+                message += f"; {fitting[0]} is the one that fits {' and '.join(others)}"
+            findings.append(error("twins-differ", message))
+    return findings
+
+
+def _fit(one: Array, other: Array) -> bool:
+    d2t, t2d = (other, one) if one.dtype == np.bool_ else (one, other)
+    return np.array_equal(np.flatnonzero(t2d), d2t + np.arange(len(d2t)))
 
 
 def _check_layout(place: MappingPlace, arrays: MappingArrays, vocab_size: int | None) -> list[Finding]:

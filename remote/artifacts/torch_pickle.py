@@ -24,10 +24,15 @@ _DTYPES = {
 }
 
 _MAX_BYTES = 64 << 20
+_POINTER = b"version https://git-lfs"
 
 
 class UnreadableTensor(ValueError):
     """A file that is no plain tensor of `torch.save`; says why."""
+
+
+class RefusedPickle(UnreadableTensor):
+    """A pickle that asks for what no tensor needs; it was not executed."""
 
 
 class _Storage(NamedTuple):
@@ -50,7 +55,7 @@ class _Unpickler(pickle.Unpickler):
             return _DTYPES[name]
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
-        raise UnreadableTensor(f"the pickle asks for {module}.{name}, which no plain tensor needs; it was not executed")
+        raise RefusedPickle(f"the pickle asks for {module}.{name}, which no plain tensor needs; it was not executed")
 
     def persistent_load(self, pid: Any) -> _Storage:  # noqa: ANN401 - pickle's own signature
         kind, dtype, key, _location, count = pid
@@ -77,6 +82,7 @@ def read_saved(path: Path) -> Array | dict[str, Array]:
     """
     if path.stat().st_size > _MAX_BYTES:
         raise UnreadableTensor(f"the file has {path.stat().st_size} bytes; no mapping is that large")
+    require_fetched(path)
     try:
         with zipfile.ZipFile(path) as archive:
             return _read(archive)
@@ -88,6 +94,13 @@ def read_saved(path: Path) -> Array | dict[str, Array]:
         raise
     except Exception as error:  # a damaged archive makes zipfile and pickle raise nearly anything
         raise UnreadableTensor(f"no whole torch.save archive: {error or type(error).__name__}") from error
+
+
+def require_fetched(path: Path) -> None:
+    """Raise UnreadableTensor for what a checkout leaves in the place of a large file."""
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise UnreadableTensor("it is a pointer of Git LFS, not the file: `git lfs pull` fetches that")
 
 
 def _read(archive: zipfile.ZipFile) -> Array | dict[str, Array]:

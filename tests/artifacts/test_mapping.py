@@ -18,6 +18,7 @@ from remote.agents.vocabulary.worker import save_tensors
 from remote.artifacts import atomic, landing
 from remote.artifacts.manifest import hash_file, read_manifest
 from remote.artifacts.mapping import FILE_NAMES, Mapping, write_mapping
+from remote.artifacts.mapping_conversion import read_convertible
 from remote.artifacts.mapping_copy import copy_mapping
 from remote.artifacts.mapping_validation import read_mapping, validate_mapping
 from remote.artifacts.torch_pickle import UnreadableTensor, read_tensor
@@ -88,6 +89,9 @@ def test_a_foreign_mapping_is_accepted_and_said_to_be_foreign(kimi: Path) -> Non
         ("d2t", lambda d: np.concatenate([[-1], d[1:]]), "offset-negative"),
         ("d2t", lambda d: np.concatenate([d[:16_000], np.zeros(16_000, np.int64)]), "zero-tail"),
         ("d2t", lambda d: d + 163_840, "id-out-of-range"),
+        ("d2t", lambda d: d * 0, "all-zero"),
+        ("d2t", lambda d: d.byteswap(), "byte-order-wrong"),
+        ("d2t", lambda d: np.concatenate([d[:500], [0], d[501:]]), "offset-decreasing"),
         ("d2t", lambda d: d.reshape(2, -1), "shape-wrong"),
         ("d2t", lambda d: d[:-1], "mask-count"),
         ("t2d", lambda t: np.roll(t, 1), "mask-mismatch"),
@@ -96,7 +100,7 @@ def test_a_foreign_mapping_is_accepted_and_said_to_be_foreign(kimi: Path) -> Non
     ],
 )
 def test_every_way_of_being_wrong_has_its_code(kimi: Path, stem: str, change: Callable, code: str) -> None:
-    if code == "byte-order-wrong":
+    if change(np.zeros(4, np.int64)).dtype.byteorder == ">":
         np.save(kimi / "d2t.npy", change(np.load(kimi / "d2t.npy")))
     else:
         rewrite(kimi, stem, change)
@@ -112,11 +116,26 @@ def test_a_missing_file_and_a_truncated_file_are_named(kimi: Path) -> None:
     assert {"file-missing", "file-unreadable"} <= codes(kimi)
 
 
-def test_twins_that_differ_are_refused(kimi: Path) -> None:
+def test_twins_that_differ_are_refused_and_the_sound_one_is_named(kimi: Path) -> None:
     d2t = np.load(kimi / "d2t.npy")
     d2t[-1] += 1
     np.save(kimi / "d2t.npy", d2t)
-    assert "twins-differ" in codes(kimi)
+    (found,) = [finding for finding in validate_mapping(kimi).findings if finding.code == "twins-differ"]
+    assert "d2t.pt is the one that fits t2d.npy and t2d.pt" in found.message
+
+
+def test_what_is_missing_is_restored_from_a_pair_where_there_is_one(kimi: Path) -> None:
+    (kimi / "vocab_mapping_meta.json").unlink()
+    (found,) = [finding for finding in validate_mapping(kimi).findings if finding.code == "file-missing"]
+    assert f"convert {kimi / 'd2t.npy'}" in found.fix
+    assert np.array_equal(read_convertible(kimi / "d2t.npy", None).mapping.d2t, np.load(KIMI / "d2t.npy"))
+
+
+def test_a_pointer_of_git_lfs_is_named(kimi: Path) -> None:
+    for name in ("d2t.npy", "t2d.pt"):
+        (kimi / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 256128\n")
+    messages = [finding.message for finding in validate_mapping(kimi).findings if finding.severity == "error"]
+    assert [("Git LFS" in message) for message in messages] == [True, True]
 
 
 def test_a_manifest_that_no_longer_fits_is_refused(kimi: Path, tmp_path: Path) -> None:
@@ -140,13 +159,21 @@ def test_a_malicious_pickle_is_refused_and_not_run(kimi: Path, tmp_path: Path, m
         archive.writestr("d2t/data.pkl", body.getvalue())
     with pytest.raises(UnreadableTensor, match="not executed"):
         read_tensor(kimi / "d2t.pt")
-    assert "file-unreadable" in codes(kimi)
+    assert "pickle-refused" in codes(kimi)
+    for name, protocol in (("bare", 2), ("text", 0)):
+        (kimi / "d2t.pt").write_bytes(pickle.dumps(_Malice(), protocol=protocol))
+        assert "file-unreadable" in codes(kimi), name
+    torch.save({"d2t": torch.zeros(3), "more": _Malice()}, kimi / "d2t.pt")
+    assert "pickle-refused" in codes(kimi)
     assert not (tmp_path / "executed").exists()
 
 
 def test_no_directory_is_not_an_invalid_mapping(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         validate_mapping(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(NotFound, match="holds no mapping"):
+        validate_mapping(tmp_path)
 
 
 def test_a_copy_is_byte_identical_sealed_and_repeatable(kimi: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every trainer's layout: found by its names, named when it is another, converted back and forth."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,11 @@ def test_a_single_file_is_a_mapping_too(tmp_path: Path) -> None:
     cache = write_in("specforge", tmp_path / "cache", tmp_path / "roost") / "vocab_mapping.pt"
     cache.rename(tmp_path / "cache/0123abcd.pt")
     assert validate_mapping(tmp_path / "cache/0123abcd.pt").layout == "specforge"
+    without_manifest(tmp_path / "cache")
+    assert validate_mapping(tmp_path / "cache").layout == "specforge"
+    shutil.copy(tmp_path / "cache/0123abcd.pt", tmp_path / "cache/4567.pt")
+    with pytest.raises(Precondition, match=r"2 \.pt files"):
+        validate_mapping(tmp_path / "cache")
     sized = write_in("speculators-0.9", tmp_path / "sized", tmp_path / "roost") / f"d2t-{len(IDS)}.npy"
     assert validate_mapping(sized).valid
     assert find_mapping(write_in("modelopt", tmp_path / "ranked", tmp_path / "roost") / "d2t.pt").layout == "modelopt"
@@ -108,6 +114,7 @@ def test_the_order_of_modelopt_beside_a_mask_is_an_error(tmp_path: Path) -> None
         (lambda d: d + np.arange(len(d)), "absolute-ids"),
         (lambda d: d.astype(np.int32), "dtype-int32"),
         (lambda d: d.astype(">i8"), "byte-order-wrong"),
+        (lambda d: d.byteswap(), "byte-order-wrong"),
     ],
 )
 def test_what_lies_there_wrongly_is_put_right_on_the_way(change, code: str, tmp_path: Path) -> None:
@@ -170,8 +177,13 @@ def test_ids_without_a_mask_are_told_from_offsets_where_that_can_be_proved(tmp_p
     assert codes(tmp_path) == {"absolute-ids"}
     torch.save(torch.from_numpy(np.array([3, 5, 9])), tmp_path / "d2t.pt")
     assert "absolute-suspected" in codes(tmp_path, "warning")
+    assert read_convertible(tmp_path, 12).mapping.target_ids.tolist() == [3, 6, 11]
+    source = read_convertible(tmp_path, 10)  # as offsets they would name token 11
+    assert (source.repaired, source.mapping.target_ids.tolist()) == (["absolute-ids"], [3, 5, 9])
     torch.save(torch.from_numpy(np.array([3, 2, 2])), tmp_path / "d2t.pt")
     assert codes(tmp_path) == {"id-twice"}
+    torch.save(torch.zeros(3, dtype=torch.int64), tmp_path / "d2t.pt")
+    assert "all-zero" in codes(tmp_path, "warning")
 
 
 def test_metadata_that_is_none_is_refused(tmp_path: Path) -> None:
