@@ -16,8 +16,10 @@ from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
     ExtractionAdvanced,
+    ExtractionPlanned,
     Note,
     ProgressRecord,
+    SampleQuarantined,
     StageChanged,
     StageFailed,
     StageName,
@@ -37,6 +39,9 @@ STALE_S = 5.0
 
 _CLOCK_SET_BACK_S = 60.0
 """A reading that is older than the one before by less came late and is passed over; by more, the host's clock was set back."""
+
+_MOST_QUARANTINED = 200
+"""So many of a job's quarantined samples are kept, the newest."""
 
 _LOG_TAIL_BYTES = 262_144
 """A log that is opened for the first time starts this far from its end."""
@@ -86,6 +91,8 @@ class HostState:
         self.curves: dict[str, Curves] = {}
         self.arms: dict[str, ArmAdvanced] = {}
         self.extraction: dict[str, ExtractionAdvanced] = {}
+        self.extraction_plans: dict[str, ExtractionPlanned] = {}
+        self.quarantined: dict[str, list[SampleQuarantined]] = {}
         self.notes: list[JobNote] = []
         self.logs: dict[str, LogBuffer] = {}
 
@@ -225,6 +232,11 @@ class HostState:
                 self.arms[job_id] = arm
             case ExtractionAdvanced() as done:
                 self.extraction[job_id] = done
+            case ExtractionPlanned() as planned:
+                self.extraction_plans[job_id] = planned
+            case SampleQuarantined() as entry:
+                self.quarantined.setdefault(job_id, []).append(entry)
+                del self.quarantined[job_id][:-_MOST_QUARANTINED]
             case Note() as note:
                 self.notes.append(JobNote(record.at, job_id, note))
             case _:

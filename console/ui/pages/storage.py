@@ -1,19 +1,24 @@
 """What lies on the host's disks, the largest first, and the trash; freeing needs a plan and a yes."""
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import DataTable, Static
 
+from console.state.forecast import need_words
 from console.state.sanitize import one_line
 from console.state.units import format_bytes
 from console.ui.pages.page import Page
 from console.ui.session import HostSession
+from console.ui.views.extraction import mount_words
+from console.ui.views.rows import labelled_rows
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.palette import Palette
 from remote.protocol.storage import StorageEntry, StorageReport, TrashEntry
 
 _SIZE, _FILES, _KIND = 10, 9, 12
 _ROW_PADDING = 8
+_MOST_PATH = 24
 
 
 class StoragePage(Page):
@@ -29,6 +34,7 @@ class StoragePage(Page):
 
     def content(self) -> ComposeResult:
         """Where the rows are, under a line that says what can be done."""
+        yield Static(id="disks", markup=False)
         yield Static(classes="page-line", markup=False)
         yield DataTable(id="storage", cursor_type="row", cursor_foreground_priority="renderable")
 
@@ -50,6 +56,7 @@ class StoragePage(Page):
 
     def show_content(self, glance: Glance) -> None:
         """The rows, and in the line above them what the one under the cursor is."""
+        self.query_one("#disks", Static).update(self._disks(glance))
         self.query_one(".page-line", Static).update(self._words(glance.palette))
         table = self.query_one(DataTable)
         width = table.size.width or 80
@@ -65,6 +72,15 @@ class StoragePage(Page):
         for row in [*self._report.entries, *self._report.trash]:
             table.add_row(*_cells(row, self._report.root, glance.palette, room))
         table.move_cursor(row=at)
+
+    def _disks(self, glance: Glance) -> RenderableType:
+        """Every disk of the newest reading, before the first one those that the host named when it was asked."""
+        sample = glance.state.sample
+        mounts = sample.mounts if sample is not None else self._report.mounts if self._report is not None else []
+        jobs = sample.jobs if sample is not None else []
+        rows = [(mount.path, f"{mount_words(mount)}{need_words(mount, jobs)}") for mount in mounts]
+        longest = max((len(path) for path, _ in rows), default=1)
+        return labelled_rows(rows, glance.palette, min(_MOST_PATH, longest))
 
     def _words(self, palette: Palette) -> Text:
         if self.failed:

@@ -10,9 +10,10 @@ from console.state.host import HostState
 from console.state.moments import format_moment
 from console.state.sanitize import one_line
 from console.state.units import format_duration, format_percent
+from console.ui.views.extraction import extraction_view
 from console.ui.views.rows import labelled_rows
 from console.ui.widgets.palette import Palette
-from console.ui.words import age_of, below_root, job_mark, outcome_of, run_name, stage_mark
+from console.ui.words import age_of, below_root, job_mark, outcome_of, pace_of, run_name, stage_mark
 from remote.protocol.jobs import ArtifactRef, Job, is_over
 from remote.protocol.progress import StageDone, StageFailed, StageName, StageRunning, StageSkipped, StageState
 from remote.protocol.specs import RunSpec
@@ -33,6 +34,9 @@ def pipeline_view(state: HostState, host_now: float, palette: Palette, width: in
         Text(),
         _stages(stages, host_now, palette, width),
     ]
+    extraction = next((job for job in reversed(state.children(run.job_id)) if job.agent == "extraction"), None)
+    panel = None if extraction is None else extraction_view(state, extraction, palette)
+    parts += [] if panel is None else [panel]
     parts += [
         Text("\nJobs", style=f"bold {palette.primary}"),
         _jobs(state.children(run.job_id), host_now, palette, width),
@@ -103,7 +107,7 @@ def _jobs(jobs: list[Job], host_now: float, palette: Palette, width: int) -> Ren
     table.add_column(ratio=1)
     for job in jobs:
         mark = job_mark(job.state)
-        words = outcome_of(job) if is_over(job.state) else one_line(job.last_line)
+        words = outcome_of(job) if is_over(job.state) else _now(job)
         if width >= _NARROW:
             words = "  ".join(filter(None, (words, job.job_id)))
         table.add_row(
@@ -113,6 +117,11 @@ def _jobs(jobs: list[Job], host_now: float, palette: Palette, width: int) -> Ren
             Text(words, style=palette.quiet, overflow="ellipsis", no_wrap=True),
         )
     return table
+
+
+def _now(job: Job) -> str:
+    told = "" if job.last_progress is None else one_line(pace_of(job.last_progress.event).detail)
+    return told or one_line(job.last_line)
 
 
 def _outputs(state: HostState, run: Job) -> list[ArtifactRef]:
