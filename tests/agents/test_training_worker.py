@@ -335,6 +335,7 @@ def test_a_drafter_that_is_there_already_is_the_result(inputs, tmp_path):
     [
         ({"learning_rate": 1e30, "gradient_clip": 1e30}, 1, "the loss became"),
         ({"drafter": DrafterConfig(num_attention_heads=5)}, 5, "5 heads"),
+        ({"drafter": DrafterConfig(num_attention_heads=6)}, 5, "a hidden size of 32 would be served by no engine"),
     ],
 )
 def test_what_cannot_go_on_ends_with_the_reason(inputs, tmp_path, settings, code, words):

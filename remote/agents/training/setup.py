@@ -96,6 +96,12 @@ def drafter_shape(
             "key-value heads cannot be built",
             hint="training.drafter: the heads must be a multiple of the key-value heads, the head size even",
         )
+    if shape.hidden_size % shape.num_attention_heads:
+        raise Precondition(
+            f"a drafter with {shape.num_attention_heads} heads over a hidden size of {shape.hidden_size} would be served by no engine",
+            hint="transformers, through which engines read its config, wants a multiple: set training.drafter.num_attention_heads "
+            "(and head_dim)",
+        )
     return shape
 
 
