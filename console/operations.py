@@ -41,6 +41,7 @@ from remote.protocol.requests import (
     PlanRun,
     ProgressPage,
     ReadLog,
+    ReadPlan,
     ReadProgress,
     ReadVerdict,
     Reply,
@@ -212,14 +213,29 @@ async def start_run(session: Session, plan: RunPlan, *, op_id: OpId | None = Non
     return await start_job(session, stem, RunSpec(run=plan.run), op_id=op_id)
 
 
-async def start_job(session: Session, stem: str, spec: Spec, *, op_id: OpId | None = None) -> Job:
+async def read_plan(session: Session, fingerprint: str) -> RunPlan:
+    """A plan that the host has shown before, as it was then."""
+    return await ask(session, ReadPlan(fingerprint=fingerprint), RunPlan)
+
+
+async def apply_plan(session: Session, fingerprint: str, *, op_id: OpId | None = None) -> Job:
+    """Start the run of a plan that was shown, exactly so; a conflict says what changed since. Applied again, it is the same job."""
+    shown = await read_plan(session, fingerprint)
+    spec = RunSpec(run=shown.run, plan=fingerprint)
+    key = op_id or f"plan-{fingerprint[:16]}"
+    return await start_job(session, f"run-{shown.run.name}", spec, op_id=key, timeout_s=2 * PLAN_TIMEOUT_S)
+
+
+async def start_job(
+    session: Session, stem: str, spec: Spec, *, op_id: OpId | None = None, timeout_s: float = 60.0
+) -> Job:
     """Start `spec` as a job whose name begins with `stem`; the same operation id again is the same job, also with other words.
 
     Raises a conflict, with what differs, where that id started another spec; UsageError where it is none.
     """
     job_id = new_job_id(stem) if op_id is None else _job_id_of(stem, op_id)
     request = StartJob(job_id=job_id, spec=spec, op_id=op_id or new_op_id())
-    return (await ask(session, request, JobReply, timeout_s=60.0)).job
+    return (await ask(session, request, JobReply, timeout_s=timeout_s)).job
 
 
 async def was_started(session: Session, stem: str, op_id: OpId | None) -> bool:

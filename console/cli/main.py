@@ -41,6 +41,7 @@ app = Verbs(
 )
 app.command("plan")(run.plan)
 app.command("run")(run.run)
+app.command("apply", short_help="Start a run exactly as its plan said.")(run.apply)
 app.command("verdict", short_help="Show a run's verdict, or write it as a page with plots.")(verdict.verdict)
 app.command("status")(jobs.status)
 app.command("wait")(jobs.wait)

@@ -19,6 +19,12 @@ RunFile = Annotated[
 ]
 
 
+Wait = Annotated[bool, typer.Option("--wait", help="Follow the run to its end and print the verdict.")]
+Require = Annotated[
+    Literal["promote"] | None, typer.Option("--require", help="With --wait: exit 5 unless the verdict is this.")
+]
+
+
 def read_overrides(settings: list[str]) -> dict[str, str]:
     """What `--set` says, as key and value; raises UsageError for one that is no KEY=VALUE."""
     overrides: dict[str, str] = {}
@@ -51,15 +57,17 @@ def run(
     source: RunFile,
     host: Host = operations.EMBEDDED,
     settings: Set = [],  # noqa: B006
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end and print the verdict.")] = False,  # noqa: FBT002
-    require: Annotated[
-        Literal["promote"] | None, typer.Option("--require", help="With --wait: exit 5 unless the verdict is this.")
-    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `roost plan`: show it and start nothing.")] = False,  # noqa: FBT002
+    wait: Wait = False,  # noqa: FBT002
+    require: Require = None,
     timeout: Timeout = None,
     key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Start a run on the host; it goes on without this command."""
+    if dry_run:
+        plan(source, host, settings, as_json)
+        return
 
     async def work() -> tuple[Job, VerdictReport | None]:
         document, overrides = operations.run_document(source), read_overrides(settings)
@@ -67,14 +75,51 @@ def run(
             planned = await operations.plan_run(session, document, overrides)
             job = await operations.start_run(session, planned, op_id=key)
             narrate(f"started {job.job_id} on {host}")
-            if not wait:
-                return job, None
-            job = await follow_until_over(session, job.job_id, timeout_s=timeout)
-            return job, await _verdict(session, job)
+            return await _follow(session, job, wait=wait, timeout_s=timeout)
 
     if require and not wait:
         raise typer.BadParameter("--require needs --wait")
-    job, verdict = execute(work(), as_json=as_json)
+    _end(execute(work(), as_json=as_json), wait=wait, require=require, as_json=as_json)
+
+
+def apply(
+    fingerprint: Annotated[
+        str, typer.Option("--plan", metavar="FINGERPRINT", help="What `roost plan` said at its end.")
+    ],
+    host: Host = operations.EMBEDDED,
+    wait: Wait = False,  # noqa: FBT002
+    require: Require = None,
+    timeout: Timeout = None,
+    key: Key = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Start the run of a plan exactly as it was shown, or refuse and say what changed since (exit 5).
+
+    A plan is one operation: applied again, it is the same job, unless --key says otherwise.
+    """
+
+    async def work() -> tuple[Job, VerdictReport | None]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            job = await operations.apply_plan(session, fingerprint, op_id=key)
+            narrate(f"started {job.job_id} on {host}")
+            return await _follow(session, job, wait=wait, timeout_s=timeout)
+
+    if require and not wait:
+        raise typer.BadParameter("--require needs --wait")
+    _end(execute(work(), as_json=as_json), wait=wait, require=require, as_json=as_json)
+
+
+async def _follow(
+    session: operations.Session, job: Job, *, wait: bool, timeout_s: float | None
+) -> tuple[Job, VerdictReport | None]:
+    if not wait:
+        return job, None
+    job = await follow_until_over(session, job.job_id, timeout_s=timeout_s)
+    return job, await _verdict(session, job)
+
+
+def _end(found: tuple[Job, VerdictReport | None], *, wait: bool, require: str | None, as_json: bool) -> None:
+    job, verdict = found
     if as_json:
         print_document("run", StartedRun(job=job, verdict=verdict))
     elif verdict is not None:

@@ -11,6 +11,7 @@ from console.documents import DOCUMENTS, SCHEMA_VERSION, schema_of, schemas
 from console.errors import UsageError
 
 VERB_DOCUMENTS: dict[str, list[str]] = {
+    "apply": ["run"],
     "demo": ["demo", "scenarios"],
     "embedded prepare": ["embedded"],
     "embedded stop": ["embedded"],
@@ -30,7 +31,7 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "push": ["transfer"],
     "record": ["recording"],
     "replay": ["recording"],
-    "run": ["run"],
+    "run": ["run", "plan"],
     "secrets list": ["secrets"],
     "secrets remove": ["secrets"],
     "secrets set": ["secrets"],

@@ -269,6 +269,7 @@ def plan_lines(plan: RunPlan) -> list[str]:
         if stage.command and stage.action != "skip":
             lines.append(f"{'':29}  $ {one_line(' '.join(stage.command))}")
     lines += ["", *(f"problem: {one_line(problem)}" for problem in plan.problems)]
+    lines += [f"risk: {one_line(risk)}" for risk in plan.risks]
     lines.append(f"fingerprint {plan.fingerprint}")
     return lines
 

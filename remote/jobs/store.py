@@ -156,6 +156,10 @@ class JobStore:
             )
         return job
 
+    def is_there(self, job_id: str) -> bool:
+        """Whether the name stands for a job already; raises UsageError when it is no name for one."""
+        return (self.directory(job_id) / "spec.json").exists()
+
     def list(self) -> list[Job]:
         """All jobs, newest first; a finished job's directory is read once."""
         names = [entry.name for entry in self._jobs.iterdir() if is_job_id(entry.name)]

@@ -8,7 +8,7 @@ from remote.jobs.journal import Change
 from remote.protocol.requests import Request, StartJob, StopJob
 from remote.protocol.run import RunConfig
 from remote.protocol.secrets import RemoveSecret, SetSecret
-from remote.protocol.specs import Spec
+from remote.protocol.specs import RunSpec, Spec
 from remote.protocol.storage import MoveToTrash, RestoreFromTrash
 
 
@@ -19,7 +19,10 @@ def describe_change(  # noqa: PLR0911 - one for each request that changes someth
     actor = cover(actor)
     match request:
         case StartJob(job_id=job_id, spec=spec, op_id=op_id):
-            return Change(actor=actor, action="start", subject=job_id, summary=cover(_spec_words(spec)), op_id=op_id)
+            plan = spec.plan if isinstance(spec, RunSpec) else None
+            return Change(
+                actor=actor, action="start", subject=job_id, summary=cover(_spec_words(spec)), plan=plan, op_id=op_id
+            )
         case StopJob(job_id=job_id, op_id=op_id, reason=reason):
             return Change(actor=actor, action="stop", subject=job_id, summary=cover(reason), op_id=op_id)
         case SetSecret(name=name, op_id=op_id):

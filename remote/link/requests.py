@@ -42,6 +42,7 @@ from remote.protocol.requests import (
     ReadBenchmark,
     ReadCoverage,
     ReadLog,
+    ReadPlan,
     ReadProgress,
     ReadTelemetry,
     ReadTuning,
@@ -112,7 +113,7 @@ class Desk:
             case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
                 self._store.secrets.redactor()
                 return self._answer_about_servers(request)
-            case PlanRun() | PlanExtraction() | PlanTraining() | ReadVerdict():
+            case PlanRun() | ReadPlan() | PlanExtraction() | PlanTraining() | ReadVerdict():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ValidateMapping() | InspectMapping() | ReadCoverage():
@@ -125,15 +126,22 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | PlanExtraction | PlanTraining | ReadVerdict
+        self, request: PlanRun | ReadPlan | PlanExtraction | PlanTraining | ReadVerdict
     ) -> RunPlan | ExtractionPlanned | TrainingPlan | VerdictReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
             case PlanRun(document=document, overrides=overrides):
+                from remote.pipeline.applying import keep_plan  # noqa: PLC0415
                 from remote.pipeline.plan import plan_run  # noqa: PLC0415
 
-                return plan_run(document, overrides, root=store.root, python=store.python)
+                plan = plan_run(document, overrides, root=store.root, python=store.python)
+                keep_plan(store.root, plan)
+                return plan
+            case ReadPlan(fingerprint=fingerprint):
+                from remote.pipeline.applying import read_plan  # noqa: PLC0415
+
+                return read_plan(store.root, fingerprint)
             case PlanExtraction(document=document, overrides=overrides):
                 from remote.pipeline.extraction_plan import plan_extraction  # noqa: PLC0415
 
@@ -245,6 +253,10 @@ class Desk:
             case GetJob(job_id=job_id):
                 return JobReply(job=store.get(job_id))
             case StartJob(job_id=job_id, spec=spec, op_id=op_id):
+                if isinstance(spec, RunSpec) and spec.plan is not None and not store.is_there(job_id):
+                    from remote.pipeline.applying import require_unchanged  # noqa: PLC0415
+
+                    require_unchanged(store.root, store.python, spec.run, spec.plan)
                 job = store.start(job_id, spec, actor=self.actor, op_id=op_id)
                 if isinstance(spec, _WORTH_RECORDING):
                     self._telemetry.want()

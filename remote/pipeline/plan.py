@@ -59,9 +59,10 @@ def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blue
     surveyed = survey(run, root, python)
     marks = UNDECIDED if surveyed.inputs is None else fingerprints(run, surveyed.inputs)
     blueprint = Blueprint.draw(run, root, marks)
-    planned = _plan_stages(blueprint, look(blueprint, thorough=False), surveyed, python)
+    planned = _plan_stages(blueprint, found := look(blueprint, thorough=False), surveyed, python)
     needed, free = sum(stage.bytes_needed or 0 for stage in planned), free_bytes(blueprint.layout.directory)
     problems = [*surveyed.problems, *_check_disk(blueprint.layout.directory, needed, free)]
+    facts = _facts(surveyed)
     plan = RunPlan(
         run=run,
         directory=str(blueprint.layout.directory),
@@ -69,9 +70,43 @@ def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blue
         bytes_needed=needed,
         bytes_free=free,
         problems=problems,
-        fingerprint=combine("plan", run, str(blueprint.layout.directory), marks, planned, problems),
+        fingerprint=combine("plan", run, str(blueprint.layout.directory), marks, planned, problems, facts),
+        risks=_risks(blueprint, found, needed, free),
+        facts=facts,
     )
     return plan, blueprint
+
+
+def _facts(surveyed: Survey) -> dict[str, str]:
+    """What the plan is drawn from beside the run file and the run's directory, each in a few characters."""
+    facts = {"roost": Path(__file__).resolve().parents[2].name[:16]}
+    facts |= {name: f"version {version}" for name, version in surveyed.engines.items()}
+    if surveyed.target is not None:
+        facts["target.model"] = surveyed.target.fingerprint[:16]
+    if surveyed.inputs is not None:
+        facts["data.train"] = surveyed.inputs.train.sha256[:16]
+        facts["data.evaluation"] = surveyed.inputs.evaluation.sha256[:16]
+        facts["vocabulary.source"] = (surveyed.inputs.mapping_source or "built here")[:16]
+    return facts
+
+
+def _risks(blueprint: Blueprint, found: Found, needed: int, free: int) -> list[str]:
+    """What forbids nothing and should be known before it is done."""
+    there = {"the store": found.store, "the mapping": found.mapping, "the drafter": found.drafter}
+    risks = [
+        f"{name} that is there is made anew, and the old one set aside: {reuse.reason}"
+        for name, reuse in there.items()
+        if isinstance(reuse, Outdated)
+    ]
+    if needed <= free < needed + needed // 10 + blueprint.run.extraction.keep_free_bytes:
+        risks.append(
+            f"the disk is nearly full afterwards: about {bytes_text(free - needed)} are left of {bytes_text(free)}, and estimates err"
+        )
+    if blueprint.run.vocabulary.minimum_coverage == 0:
+        risks.append("vocabulary.minimum_coverage is 0: a mapping that covers little stops nothing")
+    if needed and not any(isinstance(reuse, Valid) for reuse in there.values()):
+        risks.append("how long it takes is not known beforehand")
+    return risks
 
 
 def look(blueprint: Blueprint, *, thorough: bool) -> Found:

@@ -37,12 +37,13 @@ _T = TypeVar("_T")
 
 
 class Survey(NamedTuple):
-    """What was found of the inputs (None where it is missing) and every problem."""
+    """What was found of the inputs (None where it is missing) and every problem; `engines` are the versions of those that it serves with."""
 
     target: Target | None
     train: Conversations | None
     inputs: Inputs | None
     problems: list[str]
+    engines: dict[str, str]
 
 
 def survey(run: RunConfig, root: Path, python: str) -> Survey:
@@ -67,11 +68,12 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
     problems.extend(check_ranks(run))
+    engines: dict[str, str] = {}
     for servers in _servers(run, root):
-        problems.extend(check_engine(servers, root, python))
+        problems.extend(check_engine(servers, root, python, engines))
     problems.extend(_attempt(problems, lambda: list(_check_gpus(run))) or [])
     problems.extend(_attempt(problems, lambda: list(_check_secrets(run, root))) or [])
-    return Survey(target, train, inputs, problems)
+    return Survey(target, train, inputs, problems, engines)
 
 
 def say(error: RoostError) -> str:
@@ -188,8 +190,13 @@ def _servers(run: RunConfig, root: Path) -> list[list[ServerSpec]]:
     return [[capturing, serving]] if capturing.section == serving.section else [[capturing], [serving]]
 
 
-def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
-    """What keeps the engine of `servers`, which is one for all of them, from being launched with their options."""
+def check_engine(
+    servers: Sequence[ServerSpec], root: Path, python: str, versions: dict[str, str] | None = None
+) -> Iterator[str]:
+    """What keeps the engine of `servers`, which is one for all of them, from being launched with their options.
+
+    Its version goes into `versions` by its name.
+    """
     engine, section = servers[0].engine, servers[0].section
     interpreter = engine.python or python
     command = [interpreter, "-c", _FIND_ENGINE, engine.name]
@@ -205,12 +212,12 @@ def check_engine(servers: Sequence[ServerSpec], root: Path, python: str) -> Iter
         )
         return
     try:
-        yield from _check_options(servers, root, python)
+        yield from _check_options(servers, root, python, {} if versions is None else versions)
     except Precondition as error:
         yield say(error)
 
 
-def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> Iterator[str]:
+def _check_options(servers: Sequence[ServerSpec], root: Path, python: str, versions: dict[str, str]) -> Iterator[str]:
     """What the installed engine would refuse of the servers' options, by its own help; raises Precondition."""
     said: dict[str, None] = {}
     for spec in servers:
@@ -219,6 +226,7 @@ def _check_options(servers: Sequence[ServerSpec], root: Path, python: str) -> It
         except Precondition:  # of the target or its layers, which are checked above
             return
         known = read_options(command, KINDS[spec.engine.name], root / "engines")
+        versions[spec.engine.name] = known.version
         said |= dict.fromkeys(complaints(command.flags, known))
     for complaint in said:
         yield f"{servers[0].section}.flags: {complaint}"

@@ -9,8 +9,10 @@ from remote.agents.harness import JobContext, main
 from remote.agents.room import Room
 from remote.artifacts.manifest import artifact_ref
 from remote.errors import Precondition, WorkFailed
+from remote.jobs.difference import few_words
 from remote.jobs.store import JobStore
 from remote.pipeline.alone import alone_in
+from remote.pipeline.applying import read_plan, what_changed
 from remote.pipeline.children import Children
 from remote.pipeline.execution import Execution
 from remote.pipeline.layout import lay_out
@@ -27,18 +29,20 @@ from remote.telemetry.figures import bytes_text
 def work(spec: RunSpec, job: JobContext) -> JobResult:
     """Carry out the run that `spec` describes; the result is its verdict, whatever it says."""
     release = Path(__file__).resolve().parents[2]
-    return conduct(spec.run, job, JobStore(job.root, release, sys.executable))
+    return conduct(spec.run, job, JobStore(job.root, release, sys.executable), shown=spec.plan)
 
 
-def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
+def conduct(run: RunConfig, job: JobContext, store: JobStore, *, shown: str | None = None) -> JobResult:
     """Carry out `run` with the jobs of `store`; whatever happens, every job of the run has ended when this returns.
+
+    With the fingerprint of the plan that was `shown` only exactly so.
 
     Raises Precondition before anything is touched, WorkFailed when a stage fails, Stopped when the job is asked to stop.
     """
     began, reporter = time.monotonic(), Reporter(job.tell)
     children = Children(store, job.job_id, job.stop_requested, job.room)
     with alone_in(lay_out(run, store.root).directory, store.root, what="run"):
-        blueprint, found = _preflight(run, store, reporter, job.room)
+        blueprint, found = _preflight(run, store, reporter, job.room, shown)
         execution = Execution(blueprint, found, children, reporter, job.room)
         try:
             verdict = execution.carry_out()
@@ -52,13 +56,20 @@ def conduct(run: RunConfig, job: JobContext, store: JobStore) -> JobResult:
         return JobResult(outputs=outputs, summary=_summarize(verdict, time.monotonic() - began))
 
 
-def _preflight(run: RunConfig, store: JobStore, reporter: Reporter, room: Room) -> tuple[Blueprint, Found]:
+def _preflight(
+    run: RunConfig, store: JobStore, reporter: Reporter, room: Room, shown: str | None
+) -> tuple[Blueprint, Found]:
     with reporter.at_work("preflight") as stage:
         plan, blueprint = draw_plan(run, root=store.root, python=store.python)
         if plan.problems:
             raise Precondition(
                 f"run {run.name} cannot begin: {' '.join(plan.problems)}",
                 hint="Mend what is named, or change the run file, then start again.",
+            )
+        if shown is not None and plan.fingerprint != shown:
+            changed = few_words(what_changed(read_plan(store.root, shown), plan))
+            raise Precondition(
+                f"the world changed since the plan was shown: {changed}", hint="Plan again, look, then decide."
             )
         for planned in plan.stages:
             if planned.stage != "preflight":

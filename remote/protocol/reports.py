@@ -267,7 +267,11 @@ class StagePlan(Message, frozen=True, kw_only=True):
 
 
 class RunPlan(Message, frozen=True, kw_only=True):
-    """A run resolved against this host; `fingerprint` changes whenever the plan would."""
+    """A run resolved against this host; `fingerprint` changes whenever the plan would, and `roost apply` takes it.
+
+    `facts` are what it was drawn from: the inputs' hashes, the engines' versions, this release. `risks` forbid nothing. `seconds` is
+    None where nothing is known to estimate it from.
+    """
 
     run: RunConfig
     directory: str
@@ -276,6 +280,9 @@ class RunPlan(Message, frozen=True, kw_only=True):
     bytes_free: int
     problems: list[str]
     fingerprint: str
+    risks: list[str] = []
+    facts: dict[str, str] = {}
+    seconds: float | None = None
 
 
 class TrainingPlan(Message, frozen=True, kw_only=True):

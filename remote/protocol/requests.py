@@ -106,6 +106,12 @@ class PlanRun(Message, frozen=True, kw_only=True):
     overrides: dict[str, str] = {}
 
 
+class ReadPlan(Message, frozen=True, kw_only=True):
+    """A plan that was shown before, by its fingerprint -> `RunPlan` as it was then."""
+
+    fingerprint: str
+
+
 class PlanExtraction(Message, frozen=True, kw_only=True):
     """Tokenize a run's conversations on this host and say what its extraction would write -> `ExtractionPlanned`."""
 
@@ -195,6 +201,7 @@ Request = (
     | ReadHistory
     | ReadTopology
     | PlanRun
+    | ReadPlan
     | PlanServer
     | PlanExtraction
     | PlanTraining

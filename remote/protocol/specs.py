@@ -225,9 +225,10 @@ class TuningSpec(Message, frozen=True, kw_only=True):
 
 
 class RunSpec(Message, frozen=True, kw_only=True):
-    """Run the whole pipeline; it is itself a job."""
+    """Run the whole pipeline; it is itself a job. With `plan` only exactly as the plan of that fingerprint said."""
 
     run: RunConfig
+    plan: str | None = None
 
 
 Spec = (

@@ -16,6 +16,7 @@ from protocol_samples import (
     MAPPING_INSPECTION,
     MAPPING_REPORT,
     REPLIES,
+    RUN_PLAN,
     SERVER_PLAN,
     TELEMETRY_SAMPLE,
     TRAINING_PLAN,
@@ -37,12 +38,14 @@ from remote.protocol.requests import (
     JobReply,
     ListJobs,
     PlanExtraction,
+    PlanRun,
     PlanServer,
     PlanTraining,
     PlanTuning,
     ProgressPage,
     ReadBenchmark,
     ReadCoverage,
+    ReadPlan,
     ReadProgress,
     ReadTelemetry,
     ReadTuning,
@@ -74,6 +77,7 @@ class PlayedHost:
         self.started_as = JOB.state
         self.server_events: list = [next(event for event in EVENTS if isinstance(event, ServerReady))]
         self.started_result = JOB.result
+        self.run_plan = msgspec.structs.replace(RUN_PLAN, problems=[])
         self.journal = [JOURNAL_ENTRY]
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
@@ -107,6 +111,8 @@ class PlayedHost:
                     ProgressRecord(seq=seq, at=NOW, event=event) for seq, event in enumerate(self.server_events, 1)
                 ]
                 return ProgressPage(job_id="serving", records=records[seen:])
+            case PlanRun() | ReadPlan():
+                return self.run_plan
             case PlanTuning():
                 return self.tuning_plan
             case ReadTuning():

@@ -208,7 +208,7 @@ SPECS = [
         drafter="/runs/embedded/drafter",
         server_pid=4711,
     ),
-    specs.RunSpec(run=RUN),
+    specs.RunSpec(run=RUN, plan="c" * 64),
     BENCHMARK,
     specs.TuningSpec(run=RUN),
     PURGE,
@@ -547,6 +547,9 @@ RUN_PLAN = reports.RunPlan(
     bytes_free=1 << 36,
     problems=["the conversations are not there"],
     fingerprint="c" * 64,
+    risks=["the disk is nearly full afterwards"],
+    facts={"data.train": "ab" * 8},
+    seconds=900.0,
 )
 
 HOST_SAMPLE = telemetry.HostSample(
@@ -697,6 +700,7 @@ REQUESTS = [
     telemetry.ReadHistory(since=T0 - 600, until=T0, step_s=10.0),
     telemetry.ReadTopology(),
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
+    requests.ReadPlan(fingerprint="c" * 64),
     requests.PlanExtraction(document='preset = "embedded"\n', overrides={"data.max_samples": "64"}),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
     requests.PlanTraining(
