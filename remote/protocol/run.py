@@ -123,8 +123,8 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     checkpoints_kept: Positive = 2
 
 
-TRAINING_COMFORT = ("device", "ranks", "threads", "log_every", "checkpoint_every", "checkpoints_kept")
-"""Keys of `training` that may change when one is gone on with: what is learned does not depend on them."""
+TRAINING_COMFORT = ("device", "ranks", "threads", "log_every", "checkpoints_kept")
+"""Keys of `training` that may change when one is gone on with: what is exported does not depend on them."""
 
 
 class SpeculationConfig(Config, frozen=True, kw_only=True):

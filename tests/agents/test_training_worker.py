@@ -270,7 +270,8 @@ def test_the_drafter_that_did_best_on_held_out_text_is_kept_and_exported(inputs,
     assert best.step < 60
     summary = run.result().summary
     assert (summary["steps"], summary["exported_step"]) == (60, best.step)
-    assert summary["simulated_acceptance_length"] == best.acceptance_length
+    assert summary["chosen_by_acceptance_length"] == best.acceptance_length
+    assert 1 <= summary["simulated_acceptance_length"] <= 4, "on text that nothing was chosen by"
     checkpoints = tmp_path / "a" / "checkpoints"
     assert sorted(path.name for path in checkpoints.iterdir()) == sorted({f"step-{best.step:08d}", "step-00000060"})
     kept = torch.load(checkpoints / f"step-{best.step:08d}" / "state.pt")["drafter"]
@@ -290,6 +291,44 @@ def test_a_checkpoint_that_a_stop_left_unmeasured_is_measured_by_whoever_goes_on
     assert second.wait() == 0, second.text()
     assert [event.step for event in second.events() if isinstance(event, DrafterMeasured)] == [40]
     assert second.result().summary["exported_step"] == 40
+
+
+def test_a_kill_between_save_and_measurement_changes_nothing_of_what_comes_out(tmp_path):
+    inputs = Inputs(tmp_path, samples=400)
+    settings = {"steps": 30, "checkpoint_every": 3, "checkpoints_kept": 30}
+    whole = Run(tmp_path / "whole", inputs.spec(output="unbroken", **settings))
+    assert whole.wait() == 0, whole.text()
+    spec = inputs.spec(output="broken", **settings)
+    killed = Run(tmp_path / "killed", spec)
+    caught = _kill_between_save_and_measurement(killed, Path(spec.checkpoints))
+    second = Run(tmp_path / "second", spec)
+    assert second.wait() == 0, second.text()
+    assert f"resumed from step {caught}" in second.text()
+    measured = [event.step for event in second.events() if isinstance(event, DrafterMeasured)]
+    assert measured == list(range(caught, 33, 3))
+    told = [run.result().summary for run in (whole, second)]
+    figures = ("exported_step", "chosen_by_acceptance_length", "simulated_acceptance_length", "loss")
+    assert [told[0][name] for name in figures] == [told[1][name] for name in figures]
+    made = [load_file(tmp_path / name / "drafter" / "model.safetensors") for name in ("unbroken", "broken")]
+    assert all(torch.equal(made[1][name], weight) for name, weight in made[0].items())
+
+
+def _kill_between_save_and_measurement(run: Run, checkpoints: Path) -> int:
+    """Kill the worker while a checkpoint lies there that was not measured; its step."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert run.process.poll() is None, "it ended before it was caught"
+        assert time.monotonic() < deadline
+        newest = max(checkpoints.glob("step-????????"), default=None)
+        if newest is None or "acceptance" in read_manifest(newest).properties:
+            continue
+        run.process.send_signal(signal.SIGSTOP)
+        newest = max(checkpoints.glob("step-????????"))
+        if "acceptance" not in read_manifest(newest).properties:
+            run.process.kill()
+            run.wait()
+            return int(newest.name.removeprefix("step-"))
+        run.process.send_signal(signal.SIGCONT)
 
 
 def test_a_batch_that_is_not_finite_is_saved_and_its_sample_named(tmp_path):

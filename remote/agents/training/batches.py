@@ -38,13 +38,25 @@ def cut_windows(sample: int, loss_mask: Sequence[bool], sequence_length: int) ->
     return windows
 
 
-def held_out_samples(samples: int) -> list[int]:
+@dataclass(frozen=True)
+class HeldOut:
+    """Samples that are kept from training: on some a checkpoint is chosen, on the others it is reported how good that one is.
+
+    Of many drafters the one that did best on some text did well on it by luck, too.
+    """
+
+    choosing: list[int]
+    reporting: list[int]
+
+
+def held_out_samples(samples: int) -> HeldOut:
     """The samples of a store of `samples` that are kept from training to measure on: a twentieth, at most 64.
 
-    They lie evenly over the store, because conversations often come sorted by subject.
+    They lie evenly over the store, because conversations often come sorted by subject; every other one is reported on.
     """
     count = min(_HELD_OUT_MOST, samples // _HELD_OUT_SHARE)
-    return [(2 * number + 1) * samples // (2 * count) for number in range(count)]
+    places = [(2 * number + 1) * samples // (2 * count) for number in range(count)]
+    return HeldOut(places[::2], places[1::2])
 
 
 def _pack(windows: list[Window], batch_tokens: int) -> list[list[Window]]:

@@ -44,7 +44,7 @@ def work(spec: DrafterExportSpec, job: JobContext) -> JobResult:
     job.tell(Note(level="info", text=f"exports step {step}: {measured}"))
     exportable = shape_drafter(spec.training)
     restore_weights(exportable.drafter, checkpoint)
-    summary: Summary = {"steps": step, "exported_step": step, "simulated_acceptance_length": length}
+    summary: Summary = {"steps": step, "exported_step": step, "chosen_by_acceptance_length": length}
     write_drafter(final, spec.training, exportable, summary, job)
     return JobResult(outputs=[artifact_ref("drafter", final)], summary=dict(summary))
 

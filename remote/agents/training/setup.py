@@ -36,12 +36,15 @@ class Exportable:
 
 @dataclass(frozen=True)
 class Training:
-    """A trainer at step 0, its data, and its drafter as it is exported; `held_out` windows are never trained on."""
+    """A trainer at step 0, its data, and its drafter as it is exported; `choosing` windows decide which checkpoint is
+    exported, `reporting` ones say how good it is; neither are trained on.
+    """
 
     trainer: Trainer
     reader: BatchReader
     windows: list[Window]
-    held_out: list[Window]
+    choosing: list[Window]
+    reporting: list[Window]
     exportable: Exportable
 
     @property
@@ -143,7 +146,7 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     weights = read_target_weights(Path(spec.target_model))
     _check(store, mapping, target, weights)
     kept = held_out_samples(len(store))
-    trained = sorted(set(range(len(store))).difference(kept))
+    trained = sorted(set(range(len(store))).difference(kept.choosing, kept.reporting))
     windows = store_windows(store, trained, config.sequence_length)
     if not windows:
         raise Precondition(f"nothing in the store {spec.store} counts in the loss: its loss masks are empty")
@@ -166,6 +169,7 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
         ),
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
-        held_out=store_windows(store, kept, config.sequence_length),
+        choosing=store_windows(store, kept.choosing, config.sequence_length),
+        reporting=store_windows(store, kept.reporting, config.sequence_length),
         exportable=Exportable(drafter, mapping, target, layer_ids),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remote.agents.harness import JobContext, main
+from remote.agents.training.batches import Window
 from remote.agents.training.checkpoint import (
     acceptance_of,
     best_checkpoint,
@@ -22,7 +23,7 @@ from remote.agents.training.companions import companions
 from remote.agents.training.loop import resume, train
 from remote.agents.training.measure import Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
-from remote.agents.training.publishing import PRODUCER, write_drafter
+from remote.agents.training.publishing import PRODUCER, Summary, write_drafter
 from remote.agents.training.setup import Training, pick_device, prepare
 from remote.artifacts.manifest import artifact_ref, read_manifest, verify
 from remote.errors import Conflict
@@ -77,7 +78,7 @@ class _Checkpoints:
         if acceptance_of(checkpoint) is not None:
             return
         self.job.tell(TrainingPhase(phase="measurement"))
-        acceptance = _measure(self.training)
+        acceptance = _measure(self.training, self.training.choosing)
         if acceptance is None:
             return
         self.job.write_with_room(
@@ -131,35 +132,40 @@ def _train(training: Training, checkpoints: _Checkpoints, job: JobContext) -> St
     return last[0] if last else None
 
 
-def _held_out(training: Training) -> Iterator[Batch]:
-    for first in range(0, len(training.held_out), _MEASURED_WINDOWS):
-        yield training.reader.read(training.held_out[first : first + _MEASURED_WINDOWS])
+def _read(training: Training, windows: list[Window]) -> Iterator[Batch]:
+    for first in range(0, len(windows), _MEASURED_WINDOWS):
+        yield training.reader.read(windows[first : first + _MEASURED_WINDOWS])
 
 
-def _measure(training: Training) -> Acceptance | None:
+def _measure(training: Training, windows: list[Window]) -> Acceptance | None:
     trainer = training.trainer
-    return measure_acceptance(trainer.drafter, _held_out(training), trainer.draft_ids, steps=_MEASURED_DRAFTS)
+    return measure_acceptance(trainer.drafter, _read(training, windows), trainer.draft_ids, steps=_MEASURED_DRAFTS)
 
 
-def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContext) -> tuple[int, Acceptance | None]:
-    """Give the drafter the weights of the best checkpoint; its step and what was measured of it."""
+def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContext) -> tuple[int, float | None]:
+    """Give the drafter the weights of the best checkpoint; its step and the acceptance length that it was chosen by."""
     best = checkpoints.best()
     if best is None:
         return training.trainer.step, None
-    step = checkpoint_step(best)
+    step, acceptance = checkpoint_step(best), acceptance_of(best)
     if step != training.trainer.step:
         restore_weights(training.trainer.drafter, best)
         job.tell(Note(level="info", text=f"the drafter of step {step} did best on held-out text and is exported"))
-    return step, acceptance_of(best)
+    return step, None if acceptance is None else acceptance.length
 
 
 def _summary(
-    training: Training, logged: StepLogged | None, exported: int, acceptance: Acceptance | None, seconds: float
-) -> dict[str, float | int | None]:
-    """The figures that a person asks for first; the acceptance length is simulated along stored text (teacher-forced)."""
-    summary: dict[str, float | int | None] = {
+    training: Training, logged: StepLogged | None, exported: tuple[int, float | None], seconds: float
+) -> Summary:
+    """The figures that a person asks for first; the acceptance length is simulated along stored text (teacher-forced), on other
+    text than the exported step was chosen by.
+    """
+    acceptance = _measure(training, training.reporting)
+    step, chosen_by = exported
+    summary: Summary = {
         "steps": training.trainer.step,
-        "exported_step": exported,
+        "exported_step": step,
+        "chosen_by_acceptance_length": chosen_by,
         "tokens": training.trainer.tokens,
         "seconds": seconds,
         "loss": logged.loss if logged else None,
@@ -173,7 +179,7 @@ def _summary(
     return summary
 
 
-def _result(drafter: Path, summary: dict[str, float | int | None]) -> JobResult:
+def _result(drafter: Path, summary: Summary) -> JobResult:
     return JobResult(outputs=[artifact_ref("drafter", drafter)], summary=dict(summary))
 
 
@@ -204,8 +210,8 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
         checkpoints = _Checkpoints(spec, training, job)
         logged = _train(training, checkpoints, job)
     job.tell(TrainingPhase(phase="export"))
-    exported, acceptance = _take_the_best(training, checkpoints, job)
-    summary = _summary(training, logged, exported, acceptance, time.monotonic() - started)
+    exported = _take_the_best(training, checkpoints, job)
+    summary = _summary(training, logged, exported, time.monotonic() - started)
     write_drafter(Path(spec.drafter), spec, training.exportable, summary, job)
     return _result(Path(spec.drafter), summary)
 
