@@ -40,7 +40,7 @@ def drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
         draft_vocab_size=target.vocab_size // 2,
         aux_layers=len(LAYERS),
         rms_norm_eps=target.rms_norm_eps,
-        rope_theta=target.rope_theta,
+        rope=target.rope,
         max_position_embeddings=target.max_position_embeddings,
         normalise_aux=True,
     )
