@@ -11,10 +11,11 @@ from console.state.units import format_rate
 from console.ui.widgets.palette import Palette
 
 _LEAST_PLOT = 3
-"""Rows of a plot, below which there is a line instead."""
-_MOST_PLOT = 16
-_WIDE_PLOT = 100
-"""Columns that a plot does without where another can stand beside it."""
+"""Rows of all plots, up to which there is a line instead."""
+_GOOD_PLOT, _MOST_PLOT = 6, 16
+"""Rows that make a plot readable, and that it has at most."""
+_NARROW_PLOT, _WIDE_PLOT = 24, 100
+"""Columns that a plot beside another has at least, and that it does without where another can stand beside it."""
 _LINE_GAP = 3
 _RECENT = 300
 
@@ -68,7 +69,7 @@ def curves_of(state: HostState) -> list[Curve]:
             )
     rates = (("prefill", state.readings.prefill, "primary"), ("decode", state.readings.decode, "primary"))
     for label, history, color in rates:
-        if history.last:
+        if history.last is not None and any(history.tail(_RECENT)):
             found.append(_curve(label, label, format_rate(history.last, "tok"), history, 0.0, color))
     if state.readings.acceptance.last is not None:
         last = f"{state.readings.acceptance.last:.2f}"
@@ -96,27 +97,37 @@ def _line(curves: list[Curve], width: int, palette: Palette) -> Text:
 
 
 def _stacked(curves: list[Curve], width: int, rows: int, palette: Palette) -> Text:
-    """Below each other while each has room, else two or all of them beside each other."""
-    for columns in range(max(1, width // _WIDE_PLOT), len(curves)):
-        lines = -(-len(curves) // columns)
-        height = (rows - lines + 1) // lines - 1
-        if height > _LEAST_PLOT + columns:
-            break
-    else:
-        columns, height = len(curves), rows - 1
+    """So many beside each other as leaves each the most height, and the rest below; a line where none has any."""
+    columns, height = _arrangement(len(curves), width, rows)
+    if height < 1:
+        return _line(curves, width, palette)
+    each = (width - _LINE_GAP * (columns - 1)) // columns
     groups = [curves[at : at + columns] for at in range(0, len(curves), columns)]
-    return Text("\n\n").join(_plots(group, width, min(height, _MOST_PLOT), palette) for group in groups)
+    return Text("\n\n").join(_plots(group, each, height, palette) for group in groups)
 
 
-def _plots(curves: list[Curve], width: int, height: int, palette: Palette) -> Text:
-    each = (width - _LINE_GAP * (len(curves) - 1)) // len(curves)
+def _arrangement(count: int, width: int, rows: int) -> tuple[int, int]:
+    """How many plots stand beside each other, and how many rows each has."""
+    fewest = min(count, max(1, width // _WIDE_PLOT))
+    most = max(fewest, min(count, (width + _LINE_GAP) // (_NARROW_PLOT + _LINE_GAP)))
+    found = []
+    for columns in range(fewest, most + 1):
+        lines = -(-count // columns)
+        found.append((columns, min(_MOST_PLOT, (rows - 2 * lines + 1) // lines)))
+    return max(found, key=lambda each: (min(each[1], _GOOD_PLOT), -each[0]))
+
+
+def _plots(curves: list[Curve], each: int, height: int, palette: Palette) -> Text:
+    """Beside each other, `each` columns wide; the value of a curve stays when its name has no room."""
     heading = Text()
     rows = [Text() for _ in range(height)]
     for position, curve in enumerate(curves):
         gap = " " * _LINE_GAP if position else ""
-        heading.append(f"{gap}{curve.label} ", style=palette.quiet)
-        heading.append(f"{curve.last:<{each - len(curve.label) - 1}}", style=palette.foreground)
+        label = curve.label if len(curve.label) + len(curve.last) < each else curve.short
+        label = label[: max(0, each - len(curve.last) - 1)]
+        heading.append(f"{gap}{label} ", style=palette.quiet)
+        heading.append(curve.last.ljust(each - len(label) - 1), style=palette.foreground)
         drawn = plot(shrink(curve.values, each), height, low=curve.low)
         for row, line in zip(rows, drawn, strict=True):
-            row.append(f"{gap}{line:<{each}}", style=palette[curve.color])
+            row.append(f"{gap}{line.ljust(each)}", style=palette[curve.color])
     return Text("\n").join([heading, *rows])
