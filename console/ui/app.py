@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -71,7 +72,7 @@ class RoostApp(Actions):
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
-        self._keys: dict[str, bool | None] = {}
+        self._keys: set[str] = set()
         for theme in load_themes():
             self.register_theme(theme)
         self.theme = DEFAULT
@@ -128,8 +129,15 @@ class RoostApp(Actions):
             self.notify(reason, markup=False)
 
     def _why_not(self, action: str) -> str | None:
+        return self._reasons([action])[action]
+
+    def _reasons(self, actions: Iterable[str]) -> dict[str, str | None]:
+        """Why each of `actions` would do nothing; None for those that would do something."""
         following = all(pane.following for pane in self.screen.query(LogPane))
-        return why_not(action, self._state, self.shown_job(), following=following, nothing_yet=self.nothing_yet)
+        job, state = self.shown_job(), self._state
+        return {
+            action: why_not(action, state, job, following=following, nothing_yet=self.nothing_yet) for action in actions
+        }
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A first connection that failed, or an operation that was refused, is shown with its hint."""
@@ -289,7 +297,8 @@ class RoostApp(Actions):
         return seen
 
     def _refresh_keys(self) -> None:
-        keys = {action.action: self.check_action(action.action, ()) for action in self.actions}
+        reasons = self._reasons(action.action for action in self.actions)
+        keys = {action for action, reason in reasons.items() if reason is None}
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()

@@ -1,13 +1,14 @@
 """The alerts in a line; Enter or a click on it opens what is known of them."""
 
+from rich.text import Text
 from textual.binding import Binding
-from textual.widgets import Static
 
 from console.state.alerts import Alert
 from console.ui.messages import AlertsOpened
+from console.ui.widgets.lines import Lines
 
 
-class AlertLine(Static, can_focus=True):
+class AlertLine(Lines, can_focus=True):
     """Shows alerts, the gravest first, or that there are none."""
 
     BINDINGS = [Binding("enter", "open", show=False)]
@@ -17,7 +18,7 @@ class AlertLine(Static, can_focus=True):
 
     def show(self, found: list[Alert]) -> None:
         """Render the alerts."""
-        self.update("  ".join(map(str, found)) if found else "no alerts")
+        self.put(Text("  ".join(map(str, found)) if found else "no alerts"))
         self.set_class(bool(found), "-alerting")
 
     def on_click(self) -> None:

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from rich.text import Text
-from textual.widgets import Static
 
 from console.state.host import HostState
 from console.state.series import Series, TimeSeries, plot, shrink, sparkline
 from console.state.units import format_rate
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 
 _LEAST_PLOT = 3
@@ -31,7 +31,7 @@ class Curve(NamedTuple):
     color: str
 
 
-class Charts(Static):
+class Charts(Lines):
     """Renders what there is; says so while there is nothing."""
 
     def show(self, state: HostState, palette: Palette, *, rows: int) -> None:
@@ -40,11 +40,11 @@ class Charts(Static):
         width = self.content_size.width or 78
         if not curves:
             hint = "curves of loss, accuracy, acceptance and tok/s appear here while a run works"
-            self.update(Text(hint, style=palette.quiet))
+            self.put(Text(hint, style=palette.quiet))
         elif rows > _LEAST_PLOT:
-            self.update(_stacked(curves[:4], width, rows, palette))
+            self.put(_stacked(curves[:4], width, rows, palette))
         else:
-            self.update(_line(curves, width, palette))
+            self.put(_line(curves, width, palette))
 
 
 def curves_of(state: HostState) -> list[Curve]:

@@ -2,12 +2,12 @@
 
 import msgspec
 from rich.text import Text
-from textual.widgets import Static
 
 from console.state.forecast import fullness, need_words, runway_s, seconds_needed
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from remote.protocol.jobs import is_over
 from remote.protocol.telemetry import EngineSample, HostSample, JobSample, MountSample, TelemetrySample
@@ -21,14 +21,14 @@ _STEADY_BYTES_PER_S = 1024.0
 _WORTH_TELLING_S = 7 * 86_400.0
 
 
-class HostLines(Static):
+class HostLines(Lines):
     """A line a disk, one for the memory, one for each engine that runs; on a low screen the fullest disk alone has a line."""
 
     def show(self, state: HostState, palette: Palette, *, stale: bool, low: bool, disk_alone: bool = False) -> None:
         """Render the newest reading; with `disk_alone` nothing but the disk that fills first."""
         sample = state.sample
         if sample is None:
-            self.update(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
+            self.put(Text("disks, memory, engine: waiting for the first reading", style=palette.quiet))
             return
         lines = host_lines(
             without_ended_engines(sample, state),
@@ -38,7 +38,7 @@ class HostLines(Static):
             narrow=self.size.width < _WIDE_FROM,
         )
         text = Text("\n").join(lines[:1] if disk_alone else lines)
-        self.update(Text(text.plain, style=palette.quiet) if stale else text)
+        self.put(Text(text.plain, style=palette.quiet) if stale else text)
 
 
 def without_ended_engines(sample: TelemetrySample, state: HostState) -> TelemetrySample:

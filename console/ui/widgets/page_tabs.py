@@ -2,14 +2,14 @@
 
 from rich.text import Text
 from textual.events import Click
-from textual.widgets import Static
 
 from console.ui.keymap import PAGES
 from console.ui.messages import PageWanted
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 
 
-class PageTabs(Static):
+class PageTabs(Lines):
     """All titles, shortened alike where they do not fit. `at_home`: on the overview."""
 
     def __init__(self, *, at_home: bool = False) -> None:
@@ -27,7 +27,7 @@ class PageTabs(Static):
             words = f"{page.key} {page.title[:letters]}".rstrip()
             text.append(words, style=f"bold {palette.primary} underline" if is_open else palette.quiet)
             self._ends.append((text.cell_len, page.name))
-        self.update(text)
+        self.put(text)
 
     def on_click(self, event: Click) -> None:
         """The page under the pointer."""

@@ -1,12 +1,12 @@
 """The eight stages of the newest run, and the one that is at work."""
 
 from rich.text import Text
-from textual.widgets import Static
 
 from console.config.hosts import RESERVED
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import format_duration, format_percent
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from console.ui.words import VERDICT_COLORS, VERDICT_GLYPHS, stage_mark
 from remote.protocol.jobs import Job
@@ -18,20 +18,20 @@ _WIDE = 110
 _ROOMY = 140
 
 
-class StageStrip(Static):
+class StageStrip(Lines):
     """Two lines: the strip, and the running or failed stage in detail; on a `low` screen the second alone."""
 
     def show(self, state: HostState, host_now: float, palette: Palette, *, in_replay: bool, low: bool) -> None:
         """Render the newest run; while there is none, what starts one, which nothing does in a replay."""
         run = state.newest_run()
         if run is None:
-            self.update(Text(_no_run(state, in_replay=in_replay), style=palette.quiet))
+            self.put(Text(_no_run(state, in_replay=in_replay), style=palette.quiet))
             return
         stages = state.stages_of(run.job_id)
         wide = self.size.width >= _WIDE
         detail = _verdict(run, palette) or _detail(stages, host_now, palette, roomy=self.size.width >= _ROOMY)
         if low and detail.plain:
-            self.update(detail)
+            self.put(detail)
             return
         text = Text()
         for position, (stage, stage_state) in enumerate(stages):
@@ -41,7 +41,7 @@ class StageStrip(Static):
             text.append(f"{mark.glyph} {name}", style=palette[mark.color])
         text.append("\n")
         text.append_text(detail)
-        self.update(text)
+        self.put(text)
 
 
 def _no_run(state: HostState, *, in_replay: bool) -> str:

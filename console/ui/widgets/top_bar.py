@@ -1,19 +1,19 @@
 """One line: which host, how the link is, how old the reading is, what the newest run is, how many alerts there are."""
 
 from rich.text import Text
-from textual.widgets import Static
 
 from console.state.alerts import Alert
 from console.state.host import STALE_S, HostState
 from console.state.link import Closed, Connecting, Lost, Up
 from console.state.units import format_duration
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, run_name
 
 _STALE_S = 5.0
 
 
-class TopBar(Static):
+class TopBar(Lines):
     """The host badge."""
 
     def show(
@@ -41,7 +41,7 @@ class TopBar(Static):
             width = self.size.width or 80
             text.truncate(width - len(f"! {len(found)}") - 3, overflow="ellipsis")
             text.append_text(_alerts(found, width - text.cell_len, palette))
-        self.update(text)
+        self.put(text)
 
 
 def _alerts(found: list[Alert], room: int, palette: Palette) -> Text:

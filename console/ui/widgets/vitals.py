@@ -1,7 +1,6 @@
 """What no page goes without: the devices, the disk that fills first, the jobs at work. Three lines, four where it is narrow."""
 
 from rich.text import Text
-from textual.widgets import Static
 
 from console.state.device_health import health_words
 from console.state.host import HostState
@@ -9,6 +8,7 @@ from console.state.series import sparkline
 from console.state.units import format_duration, format_percent
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.host_lines import pressing_disk
+from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from console.ui.words import job_mark, run_name
 from remote.protocol.jobs import is_over
@@ -22,7 +22,7 @@ _MOST_CORES = 8
 _LOST, _TROUBLED = "✗", "!"
 
 
-class Vitals(Static):
+class Vitals(Lines):
     """Devices, disk and jobs; quiet while the reading is old."""
 
     def show(self, glance: Glance) -> None:
@@ -30,7 +30,7 @@ class Vitals(Static):
         width = self.content_size.width or 78
         lines = [*device_lines(glance, width), _disk(glance, width), job_line(glance.state, glance.palette)]
         text = Text("\n").join(lines)
-        self.update(Text(text.plain, style=glance.palette.quiet) if glance.stale else text)
+        self.put(Text(text.plain, style=glance.palette.quiet) if glance.stale else text)
 
 
 def device_lines(glance: Glance, width: int) -> list[Text]:
