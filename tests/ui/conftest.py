@@ -15,7 +15,7 @@ from console.ui.recording import RecordedSession
 from console.ui.replay import ReplayApp
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-PATIENCE = 400
+PATIENCE = 2000
 
 
 class Shown:

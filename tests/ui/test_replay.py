@@ -8,7 +8,7 @@ import pytest
 from console.recording.format import LinkLost, Recorded
 from console.recording.reader import Recording, open_recording
 from console.ui.keymap import REPLAY_ACTIONS
-from console.ui.screens.dialogs import AskRun, Confirm
+from console.ui.screens.dialogs import AskLine, Confirm
 from remote.protocol.frames import JobChanged, Telemetry
 from remote.protocol.requests import JobList
 from remote.protocol.telemetry import EngineSample
@@ -90,7 +90,7 @@ async def test_nothing_can_be_started_or_stopped_and_the_keys_say_so(embedded, r
         await screen.until(lambda: any("nothing can be started in it" in text for text in said(screen)))
         await screen.pilot.press("s")
         await screen.until(lambda: any("nothing can be stopped" in text for text in said(screen)))
-        assert not isinstance(screen.app.screen, (AskRun, Confirm))
+        assert not isinstance(screen.app.screen, (AskLine, Confirm))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -98,7 +98,7 @@ async def test_the_footer_has_what_can_be_looked_at(embedded, replay, size) -> N
     async with replay(embedded, at=512.0, size=size) as (screen, _):
         await screen.until_shown("✓ promote")
         keys = ("space Pause", "+- Pace", ",. Jump", "l Log", "v Verdict", "d Diagnoses", "? Help", "q Quit")
-        assert all(key in screen.lines[-1] for key in keys), screen.lines[-1]
+        await screen.until(lambda: all(key in screen.lines[-1] for key in keys))
 
 
 async def test_before_anything_ran_a_replay_asks_nobody_to_start_something(embedded, replay) -> None:
