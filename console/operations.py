@@ -13,6 +13,7 @@ import msgspec
 import tomllib
 
 from console.config.hosts import HostConfig, hosts_file, load_hosts
+from console.config.policy import Policy
 from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
@@ -355,6 +356,12 @@ async def start_purge(session: Session, entries: list[TrashEntry], *, op_id: OpI
     """Start the job that deletes entries of the trash for good."""
     spec = PurgeSpec(entries=[entry.path for entry in entries])
     return await start_job(session, "purge", spec, op_id=op_id)
+
+
+def agent_policy(name: str) -> Policy:
+    """What AI agents may do on the host `name`; on this machine's own hosts, which hold nothing of anybody else's, all of it."""
+    configured = load_hosts().get(name)
+    return "full" if configured is None else configured.agents
 
 
 def list_hosts() -> dict[str, HostConfig]:

@@ -24,6 +24,7 @@ from console.cli import (
     verdict,
     vocabulary,
 )
+from console.cli.mcp.verb import mcp
 from console.cli.options import Host, is_host_given, takes_a_host
 from console.cli.spec import spec
 from console.cli.verbs import Root, Verbs
@@ -55,6 +56,7 @@ app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engin
 app.command("demo", short_help="Open the screen on this machine, with played GPUs if wanted.")(demo.demo)
 app.command("record", short_help="Record a host into a file.")(record.record)
 app.command("replay", short_help="Show a recording on the screen, or what is in it.")(record.replay)
+app.command("mcp", short_help="Serve AI agents: the operations as MCP tools.")(mcp)
 app.command("spec", short_help="Print the contract for programs, with JSON Schemas.")(spec)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: build, validate, copy, convert.")
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")

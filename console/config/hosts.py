@@ -7,6 +7,7 @@ import msgspec
 import tomllib
 
 from console.config.locations import config_directory
+from console.config.policy import Policy
 from console.errors import UsageError
 
 RESERVED = "embedded"
@@ -16,6 +17,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How to reach a host and where Roost lives on it; None leaves a value to `ssh -G`.
 
     `jump`: hosts to go through, `[user@]host[:port]`, the first one first, with commas between; `identity_file` is for them, too.
+    `agents`: what AI agents may do there through `roost mcp`.
     """
 
     name: str = ""
@@ -26,6 +28,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     jump: str | None = None
     root: str = "~/.roost"
     python: str | None = None
+    agents: Policy = "operate"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

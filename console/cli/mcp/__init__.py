@@ -1,0 +1,1 @@
+"""`roost mcp`: the operations as tools of the Model Context Protocol."""

@@ -1,0 +1,303 @@
+"""The tools: what each needs, takes, gives and does, through the same operations as the verbs and the screen."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from console import operations, operations_server, operations_telemetry, operations_vocabulary
+from console.cli.mcp import arguments as args
+from console.config.policy import Policy
+from console.documents import JobOutcome, MadeMapping, Reclaimed, StartedRun, log_text, with_ages
+from console.errors import ConfirmationNeeded, ConsoleError, UsageError
+from console.operations import Session
+from console.operations_waiting import wait_for_job
+from console.state.link import LinkState
+from remote.protocol.errors import ErrorCode, ErrorInfo
+from remote.protocol.jobs import Job
+from remote.protocol.progress import ProgressRecord
+
+Tell = Callable[[Job | ProgressRecord | LinkState], None]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation as a tool; `document` names the document that it answers with, `work` gives its payload.
+
+    One that needs no `Session` works without a host.
+    """
+
+    name: str
+    description: str
+    needs: Policy
+    takes: type[Any]
+    document: str
+    work: Callable[[Any, Any, Tell], Awaitable[Any]]
+    is_destructive: bool = False
+    is_idempotent: bool = True
+    is_hostless: bool = False
+    is_long: bool = False
+
+
+def _confirm(said: str | None, expected: str, message: str) -> None:
+    if said != expected:
+        raise ConfirmationNeeded(message, hint=f"if a person wants this, say it again with confirm = {expected!r}")
+
+
+async def _list_hosts(_: None, __: args.NoArguments, ___: Tell) -> list[str]:
+    return [operations.EMBEDDED, *operations.list_hosts()]
+
+
+async def _list_jobs(session: Session, _: args.Arguments, __: Tell) -> list[Job]:
+    return await operations.list_jobs(session)
+
+
+async def _get_job(session: Session, asked: args.OfJob, _: Tell) -> Job:
+    return await operations.get_job(session, asked.job_id)
+
+
+async def _wait_for_job(session: Session, asked: args.Waiting, tell: Tell) -> Job:
+    return await wait_for_job(session, asked.job_id, until=asked.until, timeout_s=asked.timeout_s, tell=tell)
+
+
+async def _read_log(session: Session, asked: args.LogWanted, _: Tell) -> object:
+    return log_text(await operations.read_log(session, asked.job_id, offset=asked.since, limit=asked.limit))
+
+
+async def _read_telemetry(session: Session, _: args.Arguments, __: Tell) -> object:
+    now = await operations_telemetry.read_host_clock(session)
+    sample = await operations_telemetry.read_telemetry(session)
+    return with_ages(sample, max(now, sample.sampled_at))
+
+
+async def _plan_run(session: Session, asked: args.RunFile, _: Tell) -> object:
+    return await operations.plan_run(session, asked.run_file, asked.overrides)
+
+
+async def _plan_extraction(session: Session, asked: args.RunFile, _: Tell) -> object:
+    return await operations_server.plan_extraction(session, asked.run_file, asked.overrides)
+
+
+async def _apply_plan(session: Session, asked: args.Applying, _: Tell) -> object:
+    return StartedRun(job=await operations.apply_plan(session, asked.plan), verdict=None)
+
+
+async def _read_verdict(session: Session, asked: args.OfJob, _: Tell) -> object:
+    return await operations.read_verdict(session, asked.job_id)
+
+
+async def _stop_job(session: Session, asked: args.Stopping, _: Tell) -> Job:
+    _confirm(asked.confirm, asked.job_id, f"{asked.job_id} and the jobs that it started would be stopped")
+    return await operations.stop_job(
+        session, asked.job_id, reason=asked.reason, expected_revision=asked.expected_revision
+    )
+
+
+async def _validate_mapping(session: Session, asked: args.OfMapping, _: Tell) -> object:
+    return await operations_vocabulary.validate_mapping(session, asked.path, target_model=asked.target)
+
+
+async def _inspect_mapping(session: Session, asked: args.OfMapping, _: Tell) -> object:
+    return await operations_vocabulary.inspect_mapping(session, asked.path, target_model=asked.target)
+
+
+async def _copy_mapping(session: Session, asked: args.CopyingMapping, _: Tell) -> object:
+    if asked.replace:
+        _confirm(asked.confirm, asked.destination, f"a different mapping at {asked.destination} would be put aside")
+    job = await operations_vocabulary.start_mapping_copy(
+        session, asked.source, asked.destination, replace=asked.replace, op_id=asked.key
+    )
+    return MadeMapping(job=job, mapping=None)
+
+
+async def _verify_store(session: Session, asked: args.Verifying, _: Tell) -> object:
+    job = await operations_server.start_verification(session, asked.store, samples=asked.samples, op_id=asked.key)
+    return JobOutcome(job=job)
+
+
+async def _read_storage(session: Session, _: args.Arguments, __: Tell) -> object:
+    return await operations.read_storage(session)
+
+
+async def _plan_reclaim(session: Session, asked: args.Paths, _: Tell) -> object:
+    return Reclaimed(plan=await operations.plan_reclaim(session, asked.paths), trash=[], done=False)
+
+
+async def _reclaim(session: Session, asked: args.Reclaiming, _: Tell) -> object:
+    plan = await operations.plan_reclaim(session, asked.paths)
+    if plan.problems:
+        raise ConsoleError(
+            ErrorInfo(code=ErrorCode.PRECONDITION, message="; ".join(plan.problems), hint="nothing was moved")
+        )
+    trash = await operations.reclaim(session, asked.paths, asked.token)
+    return Reclaimed(plan=plan, trash=trash, done=True)
+
+
+async def _restore(session: Session, asked: args.TrashEntryNamed, _: Tell) -> object:
+    return await operations.restore_from_trash(session, asked.entry)
+
+
+async def _purge(session: Session, asked: args.Purging, _: Tell) -> Job:
+    trash = (await operations.read_storage(session)).trash
+    chosen = [entry for entry in trash if entry.name in asked.entries]
+    unknown = set(asked.entries) - {entry.name for entry in chosen}
+    if unknown:
+        raise UsageError(f"not in the trash: {', '.join(sorted(unknown))}", hint="read_storage lists it")
+    _confirm(asked.confirm, asked.host, f"{len(chosen)} entries of the trash would be deleted for good")
+    return await operations.start_purge(session, chosen)
+
+
+async def _read_journal(session: Session, asked: args.JournalWanted, _: Tell) -> object:
+    return await operations.read_journal(session, since=asked.since, limit=asked.limit)
+
+
+async def _list_secrets(session: Session, _: args.Arguments, __: Tell) -> object:
+    return await operations.list_secrets(session)
+
+
+def _looks(name: str, description: str, takes: type[Any], document: str, work: Any, **more: bool) -> Tool:  # noqa: ANN401
+    return Tool(
+        name=name, description=description, needs="read-only", takes=takes, document=document, work=work, **more
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    _looks("list_hosts", "The hosts that can be named.", args.NoArguments, "hosts", _list_hosts, is_hostless=True),
+    _looks("list_jobs", "All jobs of a host, newest first, with their states.", args.Arguments, "jobs", _list_jobs),
+    _looks("get_job", "One job: state, progress, results.", args.OfJob, "job", _get_job),
+    _looks(
+        "wait_for_job",
+        "Wait until a job is over, or in a state; tells progress. A timeout is an error that leaves the job at work.",
+        args.Waiting,
+        "job",
+        _wait_for_job,
+        is_long=True,
+    ),
+    _looks("read_log", "A page of a job's log by byte offset.", args.LogWanted, "log", _read_log),
+    _looks(
+        "read_telemetry",
+        "GPUs, processors, memory, disks, engines, and what is wrong.",
+        args.Arguments,
+        "telemetry",
+        _read_telemetry,
+    ),
+    _looks(
+        "plan_run",
+        "Every stage of a run with its command and bytes, problems, risks, and the fingerprint that apply_plan takes. Starts nothing.",
+        args.RunFile,
+        "plan",
+        _plan_run,
+    ),
+    _looks(
+        "plan_extraction",
+        "What a run's extraction would write, to the byte, and a sample.",
+        args.RunFile,
+        "extraction_plan",
+        _plan_extraction,
+    ),
+    Tool(
+        name="apply_plan",
+        description="Start the run of a plan exactly as plan_run showed it; a conflict says what changed since. The same plan again is the same job.",
+        needs="operate",
+        takes=args.Applying,
+        document="run",
+        work=_apply_plan,
+    ),
+    _looks(
+        "read_verdict",
+        "The verdict of a run: promote, reject or inconclusive, with figures and reasons.",
+        args.OfJob,
+        "verdict",
+        _read_verdict,
+    ),
+    Tool(
+        name="stop_job",
+        description="Stop a job and the jobs that it started. Needs confirm.",
+        needs="operate",
+        takes=args.Stopping,
+        document="job",
+        work=_stop_job,
+        is_destructive=True,
+    ),
+    _looks(
+        "validate_mapping",
+        "Check a draft-vocabulary mapping in any trainer's layout; every finding has its fix.",
+        args.OfMapping,
+        "mapping",
+        _validate_mapping,
+    ),
+    _looks(
+        "inspect_mapping",
+        "All that is known of a mapping: provenance, who else has it, backups.",
+        args.OfMapping,
+        "inspection",
+        _inspect_mapping,
+    ),
+    Tool(
+        name="copy_mapping",
+        description="Copy a mapping on a host as a job, hashed and validated; never over a different one without replace and confirm.",
+        needs="operate",
+        takes=args.CopyingMapping,
+        document="copy",
+        work=_copy_mapping,
+        is_destructive=True,
+    ),
+    Tool(
+        name="verify_store",
+        description="Read a store of hidden states again, as a job.",
+        needs="operate",
+        takes=args.Verifying,
+        document="verification",
+        work=_verify_store,
+    ),
+    _looks(
+        "read_storage",
+        "What lies on the disks, what of it can go and what cannot and why, and the trash.",
+        args.Arguments,
+        "storage",
+        _read_storage,
+    ),
+    _looks(
+        "plan_reclaim",
+        "What moving directories into the trash would free, and the token for reclaim. Changes nothing.",
+        args.Paths,
+        "reclaim",
+        _plan_reclaim,
+    ),
+    Tool(
+        name="reclaim",
+        description="Move into the trash what a plan_reclaim showed, if nothing changed since. It can be restored; the space is free after purge.",
+        needs="operate",
+        takes=args.Reclaiming,
+        document="reclaim",
+        work=_reclaim,
+        is_destructive=True,
+    ),
+    Tool(
+        name="restore",
+        description="Put an entry of the trash back where it was; never over anything.",
+        needs="operate",
+        takes=args.TrashEntryNamed,
+        document="trash",
+        work=_restore,
+        is_idempotent=False,
+    ),
+    Tool(
+        name="purge",
+        description="Delete entries of the trash for good, as a job. Needs confirm.",
+        needs="full",
+        takes=args.Purging,
+        document="job",
+        work=_purge,
+        is_destructive=True,
+        is_idempotent=False,
+    ),
+    _looks(
+        "read_journal",
+        "Who asked the host to change what, when, and what came of it; newest first.",
+        args.JournalWanted,
+        "journal",
+        _read_journal,
+    ),
+    _looks("list_secrets", "The names of the host's tokens, never a value.", args.Arguments, "secrets", _list_secrets),
+)
+"""Every tool. A token's value never goes through here: `roost secrets set` reads it from a person."""

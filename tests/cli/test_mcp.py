@@ -1,0 +1,143 @@
+"""`roost mcp` with the SDK's own client over standard input and output, on a host behind a real SSH server."""
+
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import jsonschema
+import pytest
+from mcp import Client, MCPError
+from mcp.client.stdio import StdioServerParameters
+from mcp_types import Implementation
+
+from console.cli.mcp.server import LARGEST_SCHEMA
+from console.cli.mcp.tools import TOOLS
+from console.config.policy import allows, stricter
+from console.documents import DOCUMENTS, schema_of
+from tests.artifacts.small_mappings import write_small
+from tests.link.command import name_in_configuration
+from tests.link.servers import embedded, home
+
+__all__ = ["embedded", "home"]
+
+
+@asynccontextmanager
+async def agent(*options: str):
+    """A client called planner that talks to `roost mcp`."""
+    environment = {key: value for key, value in os.environ.items() if key.startswith(("XDG_", "PYTHON", "OMP_"))}
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "console.cli", "mcp", *options],
+        env=environment | {"PYTHONPATH": os.getcwd()},
+    )
+    async with Client(server, client_info=Implementation(name="planner", version="1")) as client:
+        yield client
+
+
+async def ask(client, name: str, **arguments):
+    """The payload of a tool's answer, which is as its schema says, or its error."""
+    told = await client.call_tool(name, arguments)
+    (document,) = set(told.structured_content) - {"schema_version"}
+    jsonschema.validate(told.structured_content, schema_of(document))
+    assert told.is_error == (document == "error")
+    return told.structured_content[document]
+
+
+@pytest.fixture
+def lab(embedded):
+    name_in_configuration(embedded)
+    return embedded
+
+
+async def test_an_agent_copies_a_mapping_once_and_is_in_the_journal(lab, home):
+    write_small(home.root / "mappings/a")
+    words = {"host": "lab", "source": "mappings/a", "destination": "mappings/b"}
+    async with agent() as client:
+        first = await ask(client, "copy_mapping", key="copy-1", **words)
+        again = await ask(client, "copy_mapping", key="copy-1", **words)
+        job_id = first["job"]["job_id"]
+        assert job_id == again["job"]["job_id"] == "mapping-copy-copy-1"
+        said = []
+
+        async def hear(_done, _total, message):
+            said.append(message)
+
+        over = await client.call_tool("wait_for_job", {"host": "lab", "job_id": job_id}, progress_callback=hear)
+        assert over.structured_content["job"]["state"]["outcome"] == "succeeded"
+        assert all(said), "progress comes in words; a job that is over already has none to tell"
+        assert (await ask(client, "validate_mapping", host="lab", path="mappings/b"))["valid"]
+        log = await client.read_resource(f"roost://lab/jobs/{job_id}/log")
+        assert log.contents[0].mime_type == "text/plain"
+        other = await ask(client, "copy_mapping", key="copy-1", **words | {"destination": "mappings/c"})
+        assert other["code"] == "conflict"
+        assert "mappings/c" in other["message"]
+        refused, *done = (await ask(client, "read_journal", host="lab"))["entries"]
+    assert (refused["outcome"], refused["code"]) == ("refused", "conflict")
+    assert {(entry["actor"], entry["subject"], entry["outcome"]) for entry in done} == {("mcp:planner", job_id, "done")}
+
+
+async def test_what_ends_or_moves_something_needs_a_confirmation_or_a_plan(lab, home):
+    write_small(home.root / "mappings/a")
+    async with agent() as client:
+        stop = await ask(client, "stop_job", host="lab", job_id="absent")
+        assert stop["code"] == "confirmation"
+        assert (await ask(client, "stop_job", host="lab", job_id="absent", confirm="absent"))["code"] == "not_found"
+        replace = await ask(
+            client, "copy_mapping", host="lab", source="mappings/a", destination="b", replace=True, key="k"
+        )
+        assert replace["code"] == "confirmation"
+        assert (await ask(client, "apply_plan", host="lab", plan="f" * 64))["code"] == "not_found"
+        assert (await ask(client, "reclaim", host="lab", paths=["mappings/a"], token="0-0"))["code"] == "precondition"
+
+
+async def test_a_policy_bounds_what_agents_may_do(lab):
+    async with agent("--policy", "read-only") as client:
+        assert await ask(client, "list_jobs", host="lab") == []
+        refused = await ask(client, "stop_job", host="lab", job_id="any", confirm="any")
+        assert refused["code"] == "precondition"
+        assert "read-only" in refused["message"]
+    async with agent() as client:
+        refused = await ask(client, "purge", host="lab", entries=["x"], confirm="lab")
+        assert "on lab agents have 'operate'" in refused["message"], (
+            "what a host has unless its configuration says more"
+        )
+
+
+async def test_what_is_wrong_is_said_in_the_same_documents(embedded_data):
+    async with agent() as client:
+        assert (await ask(client, "list_jobs", host="nowhere"))["code"] == "usage"
+        wrong = await ask(client, "get_job", job="x")
+        assert wrong["code"] == "usage"
+        assert "unknown field" in wrong["message"]
+        assert (await ask(client, "list_hosts")) == ["embedded"]
+        assert (await client.call_tool("dance", {})).structured_content["error"]["code"] == "usage"
+        with pytest.raises(MCPError):
+            await client.read_resource("roost://lab/secrets")
+
+
+async def test_tools_say_what_they_do_and_how_they_answer(embedded_data):
+    async with agent() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        schema = await client.read_resource("roost://schemas/job")
+    assert set(tools) == {tool.name for tool in TOOLS}
+    for tool in TOOLS:
+        told = tools[tool.name]
+        assert tool.document in DOCUMENTS
+        jsonschema.Draft202012Validator.check_schema(told.input_schema)
+        assert told.annotations.read_only_hint == (tool.needs == "read-only")
+        assert told.annotations.destructive_hint == tool.is_destructive
+        assert not (tool.is_destructive and told.annotations.read_only_hint)
+        assert len(str(told.output_schema)) < 2 * LARGEST_SCHEMA
+    assert '"job"' in schema.contents[0].text
+
+
+def test_policies_are_ordered():
+    assert allows("full", "operate")
+    assert not allows("read-only", "operate")
+    assert stricter("full", "operate") == stricter("operate", "full") == "operate"
+
+
+def test_the_sdk_is_loaded_by_nothing_else():
+    script = "import sys, console.cli.main; sys.exit(bool({'mcp', 'pydantic'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
