@@ -4,14 +4,19 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
+
+from remote.agents.harness import EXIT_PRECONDITION
 from remote.agents.room import Room, Stopped
-from remote.errors import RoostError, WorkFailed
+from remote.errors import Precondition, RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.progress import Alive, Failed, Succeeded, judge_child
+from remote.protocol.errors import ErrorInfo
 from remote.protocol.ids import new_op_id
-from remote.protocol.jobs import Job, Lost, Orphaned, is_over
+from remote.protocol.jobs import Finished, Job, Lost, Orphaned, is_over
 from remote.protocol.progress import Progress
 from remote.protocol.specs import Spec
 
@@ -58,7 +63,8 @@ class Children:
     def follow(self, job_id: str, see: Callable[[Seen], bool]) -> Job:
         """Look at the job until `see` says True or it has succeeded; the job as it was then.
 
-        Raises Stopped, or WorkFailed when the job, or a server that this run serves with, will not deliver.
+        Raises Stopped, or WorkFailed when the job, or a server that this run serves with, will not deliver; Precondition when
+        that is what the job says.
         """
         pause = _FIRST_POLL_S
         while True:
@@ -66,7 +72,7 @@ class Children:
             done = see(seen)
             match judge_child(seen.job.state):
                 case Failed(reason=reason) if not self._stop_requested.is_set():
-                    raise failure(job_id, reason)
+                    raise self._failure(seen.job, reason)
                 case Succeeded():
                     return seen.job
                 case Alive() | Failed():
@@ -123,6 +129,16 @@ class Children:
             self._seen[job_id] = page[-1].seq
         return Seen(job, events)
 
+    def _failure(self, job: Job, reason: str) -> RoostError:
+        """What a job that failed said itself, so that a run's error has its kind and its hint."""
+        unmet = isinstance(job.state, Finished) and job.state.exit_code == EXIT_PRECONDITION
+        told = None
+        with suppress(OSError, msgspec.DecodeError):
+            path = self._store.directory(job.job_id) / "failure.json"
+            told = msgspec.json.decode(path.read_bytes(), type=ErrorInfo)
+        kind = Precondition if unmet else WorkFailed
+        return failure(job.job_id, reason, kind=kind, hint=None if told is None else told.hint)
+
     def _check_servers(self) -> None:
         for server in self._servers:
             state = self._store.get(server).state
@@ -139,11 +155,11 @@ class Children:
             raise Stopped("the run was asked to stop; started again, it does nothing twice that is finished")
 
 
-def failure(job_id: str, reason: str) -> WorkFailed:
-    """The error of a job that failed, with the way to its log."""
-    return WorkFailed(
+def failure(job_id: str, reason: str, *, kind: type[RoostError] = WorkFailed, hint: str | None = None) -> RoostError:
+    """The error of a job that failed, with its own hint or else the way to its log."""
+    return kind(
         f"{job_id} failed: {reason}",
-        hint="Its log says more. What is finished will not be done twice when the run is started again.",
+        hint=f"{hint or 'its log says more'}; what is finished will not be done twice when the run is started again",
         next_command=f"roost logs {job_id}",
     )
 

@@ -146,3 +146,21 @@ def test_a_plan_says_what_would_be_done(roost) -> None:
     assert code == 5
     assert any("9,999" in problem or "9999" in problem for problem in document["plan"]["problems"])
     assert [stage["stage"] for stage in document["plan"]["stages"]] == STAGES
+
+
+def test_too_little_coverage_stops_a_run_before_anything_is_trained(finished_run, roost) -> None:
+    small = ("--set", "vocabulary.draft_vocab_size=32", "--set", "vocabulary.minimum_coverage=0.999")
+    mapping = (roost.root / "runs/tiny/mapping/manifest.json").read_bytes()
+    code, document, narration = roost("run", "tiny", *small, "--wait")
+    assert code == 5, narration
+    assert "extraction: skipped" in narration
+    assert "vocabulary: failed" in narration
+    job = document["run"]["job"]
+    assert job["state"]["outcome"] == "failed"
+    assert "of the store's answer tokens, the run asks for 99.9%" in job["state"]["reason"]
+    assert "hint: raise vocabulary.draft_vocab_size" in narration
+    assert "what is finished will not be done twice" in narration
+    _, jobs, _ = roost("jobs")
+    assert not [one for one in jobs["jobs"] if one["run_id"] == job["job_id"] and one["agent"] == "training"]
+    kept = roost.root.glob("runs/tiny/mapping.superseded-*/manifest.json")
+    assert mapping in [path.read_bytes() for path in kept]

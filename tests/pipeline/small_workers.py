@@ -8,7 +8,7 @@ import msgspec
 
 from remote.agents.harness import JobContext, Stopped, main
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
-from remote.errors import WorkFailed
+from remote.errors import Precondition, WorkFailed
 from remote.protocol.benchmark import BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import ArmAdvanced, ExtractionAdvanced, ServerPhase, ServerReady, StepLogged
@@ -30,6 +30,8 @@ def work(spec: Spec, job: JobContext) -> JobResult:
     behaviour = _behaviour(job)
     if behaviour == "fail":
         raise WorkFailed("the work was told to fail")
+    if behaviour == "refuse":
+        raise Precondition("it covers too little", hint="raise it")
     if behaviour == "hang":
         return _hang(job)
     match spec:

@@ -264,6 +264,16 @@ def test_a_failure_names_its_job_and_stops_the_rest(bench: Bench, who, stage, sa
     assert list(kinds(job))[-1] == stage
 
 
+def test_what_a_job_refuses_the_run_refuses_with_its_hint(bench: Bench):
+    bench.misbehave(vocabulary="refuse")
+    job = bench.open()
+    with pytest.raises(Precondition, match="run-1-vocabulary failed: it covers too little") as caught:
+        bench.conduct(job)
+    assert caught.value.info.hint is not None
+    assert caught.value.info.hint.startswith("raise it; what is finished")
+    assert list(kinds(job))[-1] == "vocabulary"
+
+
 def test_a_failed_run_goes_on_where_it_stopped(bench: Bench):
     bench.misbehave(training="fail")
     with pytest.raises(WorkFailed):

@@ -119,9 +119,9 @@ def _check_fit(mapping: Mapping, spec: VocabularySpec, vocab_size: int) -> None:
 def _check_coverage(coverage: float | None, spec: VocabularySpec) -> None:
     minimum = spec.vocabulary.minimum_coverage
     if minimum is not None and (coverage is None or coverage < minimum):
-        shown = "unknown" if coverage is None else f"{coverage:.1%}"
+        shown = "an unknown share" if coverage is None else f"{100 * coverage:.5g}%"
         raise Precondition(
-            f"the draft vocabulary covers {shown} of the store's answer tokens, the run asks for {minimum:.1%}",
+            f"the draft vocabulary covers {shown} of the store's answer tokens, the run asks for {100 * minimum:.5g}%",
             hint="raise vocabulary.draft_vocab_size, or build the mapping from this store instead of copying it",
         )
 
