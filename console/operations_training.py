@@ -11,7 +11,7 @@ from remote.protocol.jobs import Finished, Job, is_over
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.reports import TrainingPlan
 from remote.protocol.requests import PlanTraining
-from remote.protocol.specs import DrafterExportSpec, RunSpec, TrainingSpec
+from remote.protocol.specs import DrafterExportSpec, DrafterLayout, RunSpec, TrainingSpec
 
 
 async def plan_training(
@@ -65,13 +65,18 @@ def _require_ended_early(job: Job, spec: TrainingSpec) -> None:
 
 
 async def start_export(
-    session: Session, job_id: JobId, directory: str, *, step: int | None = None, op_id: OpId | None = None
+    session: Session,
+    job_id: JobId,
+    directory: str,
+    *,
+    step: int | None = None,
+    layout: DrafterLayout = "sglang",
+    op_id: OpId | None = None,
 ) -> Job:
     """Start writing the drafter of a training's checkpoint into `directory` on the host: that of `step`, else the best."""
-    _, spec = await find_training(session, job_id)
-    return await start_job(
-        session, "export", DrafterExportSpec(training=spec, directory=directory, step=step), op_id=op_id
-    )
+    _, training = await find_training(session, job_id)
+    spec = DrafterExportSpec(training=training, directory=directory, step=step, layout=layout)
+    return await start_job(session, "export", spec, op_id=op_id)
 
 
 async def compare_trainings(session: Session, job_ids: list[JobId]) -> list[TrainingRecord]:

@@ -16,6 +16,7 @@ from console.documents import JobOutcome, StartedTraining
 from console.state.training_comparison import TrainingRecord
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.reports import TrainingPlan
+from remote.protocol.specs import DrafterLayout
 
 app = Verbs(
     help="Trainings by themselves: plan, start, go on with one, export a checkpoint, compare several.",
@@ -133,17 +134,22 @@ def export(
     step: Annotated[
         int | None, typer.Option("--step", min=1, help="The checkpoint of this step; the best one unless said.")
     ] = None,
+    layout: Annotated[
+        DrafterLayout, typer.Option("--layout", help="As SGLang and vLLM serve it, or as speculators keeps it.")
+    ] = "sglang",
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
     key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
-    """Write the drafter of a training's checkpoint as SGLang and vLLM serve it, also while it trains or when it never ended."""
+    """Write the drafter of a training's checkpoint, also while it trains or when it never ended."""
 
     async def work() -> Job:
         async with operations.open_host(host, actor=ACTOR) as session:
-            job = await operations_training.start_export(session, job_id, directory, step=step, op_id=key)
+            job = await operations_training.start_export(
+                session, job_id, directory, step=step, layout=layout, op_id=key
+            )
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     job = execute(work(), as_json=as_json)

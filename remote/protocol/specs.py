@@ -157,12 +157,17 @@ class TrainingSpec(Message, frozen=True, kw_only=True):
     fingerprint: str
 
 
+DrafterLayout = Literal["sglang", "speculators"]
+"""Whose config and names a drafter has: those that SGLang and vLLM read, or speculators' own, which vLLM reads, too."""
+
+
 class DrafterExportSpec(Message, frozen=True, kw_only=True):
-    """Write the drafter of a checkpoint of `training` into `directory`: that of `step`, or the best on held-out text (None)."""
+    """Write the drafter of a checkpoint of `training` into `directory` in `layout`: that of `step`, or the best on held-out text (None)."""
 
     training: TrainingSpec
     directory: str
     step: int | None = None
+    layout: DrafterLayout = "sglang"
 
 
 class EvaluationSpec(Message, frozen=True, kw_only=True):

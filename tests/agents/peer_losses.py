@@ -1,7 +1,8 @@
 """Losses and gradients of one training forward of SpecForge or speculators, as one safetensors file; run under the engine's Python.
 
-python peer_losses.py specforge|speculators CASE..., where each directory CASE has config.json (a Llama drafter's sizes, `ttt_steps`, `decay`)
-and tensors.safetensors: the inputs, and `weights.NAME` by the names of an exported drafter. Writes CASE/PEER.safetensors.
+python peer_losses.py specforge|speculators|exported CASE..., where each directory CASE has config.json (a Llama drafter's sizes, `ttt_steps`, `decay`)
+and tensors.safetensors: the inputs, and `weights.NAME` by the names of an exported drafter. Writes CASE/PEER.safetensors; `exported` are
+the losses of speculators with the drafter in CASE/exported instead.
 """
 
 import json
@@ -19,7 +20,7 @@ from transformers import LlamaConfig
 Tensors = dict[str, torch.Tensor]
 
 
-def of_specforge(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) -> Tensors:
+def of_specforge(sizes: dict[str, Any], config: LlamaConfig, data: Tensors, place: Path) -> Tensors:
     import specforge.algorithms.eagle3.model as eagle3  # noqa: PLC0415 - one peer at a time
     from specforge.core.loss import _compute_loss  # noqa: PLC0415
     from specforge.modeling.draft.llama3_eagle import LlamaForCausalLMEagle3  # noqa: PLC0415
@@ -43,9 +44,29 @@ def of_specforge(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) -> T
     return {"losses": losses.detach(), **gradients(drafter, midlayer="midlayer")}
 
 
-def of_speculators(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) -> Tensors:
+def of_speculators(sizes: dict[str, Any], config: LlamaConfig, data: Tensors, place: Path) -> Tensors:
+    drafter = speculators_drafter(sizes, config, data)
+    loss, losses = speculators_losses(drafter, sizes, data)
+    loss.backward()
+    return {"losses": losses, **gradients(drafter, midlayer="layers.0")}
+
+
+def of_exported(sizes: dict[str, Any], config: LlamaConfig, data: Tensors, place: Path) -> Tensors:
+    from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # noqa: PLC0415 - as above
+
+    loaded = Eagle3DraftModel.from_pretrained(place / "exported")
+    loaded.load_verifier_weights()
+    # What it loads with needs rows of 128; this is the same drafter with the attention that any length may have.
+    told = Eagle3SpeculatorConfig.from_pretrained(place / "exported")
+    told.transformer_layer_config._attn_implementation = "eager"
+    drafter = Eagle3DraftModel(told)
+    drafter.load_state_dict(loaded.state_dict())
+    with torch.no_grad():
+        return {"losses": speculators_losses(drafter, sizes, data)[1]}
+
+
+def speculators_drafter(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) -> Any:
     from speculators import SpeculatorsConfig, VerifierConfig  # noqa: PLC0415 - as above
-    from speculators.losses import resolve_loss_config  # noqa: PLC0415
     from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  # noqa: PLC0415
     from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: PLC0415
 
@@ -69,6 +90,13 @@ def of_speculators(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) ->
         drafter.verifier_lm_head.weight.copy_(data["head"][data["t2d"]])
         drafter.verifier_norm.weight.fill_(1.0)
     drafter.lm_head.weight.requires_grad_(True)
+    return drafter
+
+
+def speculators_losses(drafter: Any, sizes: dict[str, Any], data: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+    """The whole loss, and the weighted one of each step."""
+    from speculators.losses import resolve_loss_config  # noqa: PLC0415 - as above
+
     _, loss, metrics = drafter(
         data["aux"][:, :-1],
         data["ids"][:, 1:],
@@ -79,12 +107,8 @@ def of_speculators(sizes: dict[str, Any], config: LlamaConfig, data: Tensors) ->
         ttt_step_loss_decay=sizes["decay"],
         loss_config=resolve_loss_config("kl_div", "eager"),
     )
-    loss.backward()
     steps = range(sizes["ttt_steps"])
-    return {
-        "losses": torch.stack([metrics[f"loss_{step}_sum"].reshape(()).float() for step in steps]),
-        **gradients(drafter, midlayer="layers.0"),
-    }
+    return loss, torch.stack([metrics[f"loss_{step}_sum"].reshape(()).float() for step in steps])
 
 
 def load(drafter: torch.nn.Module, data: Tensors, *, midlayer: str) -> None:
@@ -112,11 +136,11 @@ def gradients(drafter: torch.nn.Module, *, midlayer: str) -> Tensors:
 
 if __name__ == "__main__":
     peer, *places = sys.argv[1:]
-    compute = {"specforge": of_specforge, "speculators": of_speculators}[peer]
+    compute = {"specforge": of_specforge, "speculators": of_speculators, "exported": of_exported}[peer]
     torch.set_num_threads(1)
     for place in map(Path, places):
         sizes = json.loads((place / "config.json").read_text())
         config = LlamaConfig(**sizes, num_hidden_layers=1, pad_token_id=0)
         config.draft_vocab_size = sizes["draft_vocab_size"]
-        made = compute(sizes, config, load_file(place / "tensors.safetensors"))
+        made = compute(sizes, config, load_file(place / "tensors.safetensors"), place)
         save_file({name: tensor.contiguous() for name, tensor in made.items()}, place / f"{peer}.safetensors")

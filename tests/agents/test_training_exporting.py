@@ -1,5 +1,6 @@
 """A drafter of any checkpoint of a training, as the training itself would have left it."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from remote.artifacts.manifest import read_manifest, verify
-from remote.protocol.specs import DrafterExportSpec
+from remote.protocol.specs import DrafterExportSpec, DrafterLayout
 
 from .test_training_worker import Inputs, Run
 
@@ -22,9 +23,13 @@ class Trained:
         assert Run(directory / "training", self.spec).wait() == 0
         self.count = 0
 
-    def export(self, place: str, step: int | None = None, **changes) -> tuple[int, Run]:
+    def export(
+        self, place: str, step: int | None = None, layout: DrafterLayout = "sglang", **changes
+    ) -> tuple[int, Run]:
         self.count += 1
-        spec = DrafterExportSpec(training=msgspec.structs.replace(self.spec, **changes), directory=place, step=step)
+        spec = DrafterExportSpec(
+            training=msgspec.structs.replace(self.spec, **changes), directory=place, step=step, layout=layout
+        )
         run = Run(self.directory / f"export-{self.count}", spec, "exporting")
         return run.wait(), run
 
@@ -71,3 +76,20 @@ def test_a_step_without_a_checkpoint_is_refused_with_those_that_there_are(traine
     code, run = trained.export("none", fingerprint="another")
     assert code == 5
     assert not (trained.directory / "none").exists()
+
+
+def test_in_the_layout_of_speculators_it_is_the_same_drafter_under_their_names(trained):
+    assert trained.export("theirs", step=20, layout="speculators")[0] == 0
+    assert trained.export("ours", step=20)[0] == 0
+    ours, theirs = (load_file(trained.directory / place / "model.safetensors") for place in ("ours", "theirs"))
+    renamed = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in ours.items()}
+    embedding = theirs.pop("embed_tokens.weight")
+    assert renamed.keys() == theirs.keys()
+    assert all(torch.equal(theirs[name], tensor) for name, tensor in renamed.items())
+    target = load_file(Path(trained.spec.target_model) / "model.safetensors")
+    assert torch.equal(embedding, target["model.embed_tokens.weight"])
+    config = json.loads((trained.directory / "theirs/config.json").read_text())
+    assert config["norm_before_residual"] is False
+    assert config["eagle_aux_hidden_state_layer_ids"] == [1, 2, 3]
+    assert config["speculators_config"]["verifier"]["name_or_path"] == trained.spec.target_model
+    assert trained.export("ours", step=20, layout="speculators")[0] == 5

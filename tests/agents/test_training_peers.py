@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from remote.agents.training.export import ExportedMapping
 from remote.agents.training.model import Drafter, DrafterShape
 from remote.agents.training.numerics import rms_norm
 from remote.agents.training.objective import (
@@ -23,6 +24,8 @@ from remote.agents.training.objective import (
     unroll,
 )
 from remote.agents.training.rope import read_rope
+from remote.agents.training.speculators_layout import write_speculators
+from remote.agents.training.target import read_target_config
 from tests.conftest import Peers
 
 pytestmark = pytest.mark.slow
@@ -104,6 +107,7 @@ class Case:
             final,
         )
         self.teacher = Teacher(head, self.t2d)
+        self.head, self.sizes = head, told
         (directory / "config.json").write_text(json.dumps(told))
         weights = {f"weights.{name}": value for name, value in self.drafter.state_dict().items()}
         tensors = {
@@ -205,3 +209,45 @@ def test_losses_and_gradients_are_those_of_speculators(
         found = divergence * case.decay**step * outcome.counted / (outcome.counted + 1e-5)
         assert found == pytest.approx(float(theirs["losses"][step]), abs=1e-6)
     case.check_gradients(theirs)
+
+
+def test_speculators_goes_on_from_our_export(beside_speculators: dict[str, Case], peers: Peers) -> None:
+    """By its directory alone: head and final norm come from the target that it names."""
+    cases = list(beside_speculators.values())
+    for case in cases:
+        _export(case)
+    peers.run(SCRIPT, "exported", *(case.directory for case in cases))
+    for case in cases:
+        made, loaded = case.read("speculators")["losses"], case.read("exported")["losses"]
+        torch.testing.assert_close(
+            loaded, made, rtol=0, atol=2e-6, msg=lambda text, case=case: f"{case.directory}: {text}"
+        )
+
+
+def _export(case: Case) -> None:
+    target, exported = case.directory / "target", case.directory / "exported"
+    target.mkdir()
+    exported.mkdir()
+    config = {
+        **case.sizes,
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 8,
+        "dtype": "float32",
+    }
+    (target / "config.json").write_text(json.dumps(config))
+    weights = {
+        "model.embed_tokens.weight": case.drafter.embedding,
+        "lm_head.weight": case.head,
+        "model.norm.weight": torch.ones(case.drafter.shape.hidden_size),
+    }
+    save_file(weights, target / "model.safetensors")
+    write_speculators(
+        exported,
+        case.drafter,
+        ExportedMapping(case.draft_ids - torch.arange(len(case.draft_ids)), case.t2d),
+        target=read_target_config(target),
+        layer_ids=[2, 4, 5],
+        verifier=str(target),
+        embedding=case.drafter.embedding,
+    )

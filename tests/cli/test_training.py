@@ -94,11 +94,12 @@ def test_one_that_is_done_or_at_work_is_not_gone_on_with(host, roost, job_id, sa
 
 
 def test_a_checkpoint_is_exported_from_the_training_of_a_run(host, roost) -> None:
-    told = roost("training", "export", "the-run", "exported", "--step", "500", "--no-wait")
+    told = roost("training", "export", "the-run", "exported", "--step", "500", "--layout", "speculators", "--no-wait")
     assert told.exit_code == 0, told.stderr
     spec = started(host)
     assert isinstance(spec, DrafterExportSpec)
     assert (spec.training.training.learning_rate, spec.directory, spec.step) == (2e-3, "exported", 500)
+    assert spec.layout == "speculators"
 
 
 def test_a_job_that_is_no_training_is_refused(played_host, roost) -> None:

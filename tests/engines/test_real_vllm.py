@@ -1,6 +1,9 @@
 """Real vLLM on this machine's CPU, launched as a run launches it, with a drafter as the trainer exports it."""
 
+import json
+import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ import torch
 
 from remote.agents.training.export import ExportedMapping, write_checkpoint
 from remote.agents.training.model import Drafter, DrafterShape
-from remote.agents.training.target import read_target_config
+from remote.agents.training.speculators_layout import write_speculators
+from remote.agents.training.target import read_target_config, read_target_weights
 from remote.protocol.progress import ServerPhase
 from remote.protocol.run import EngineConfig, SpeculationConfig
 from remote.protocol.specs import DrafterServing, ServerSpec
@@ -27,8 +31,8 @@ TOKENS = 32
 
 
 @pytest.fixture(scope="module")
-def drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Untrained, for a draft vocabulary of the even tokens."""
+def drafters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same one, untrained, for a draft vocabulary of the even tokens, as engines read it and as speculators keeps it."""
     target = read_target_config(TARGET)
     shape = DrafterShape(
         hidden_size=target.hidden_size,
@@ -48,10 +52,24 @@ def drafter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mask = torch.zeros(target.vocab_size, dtype=torch.bool)
     mask[kept] = True
     torch.manual_seed(0)
-    directory = tmp_path_factory.mktemp("drafter")
-    mapping = ExportedMapping(kept - torch.arange(len(kept)), mask)
-    write_checkpoint(directory, Drafter(shape), mapping, target=target, layer_ids=LAYERS)
-    return directory
+    ours, theirs = (tmp_path_factory.mktemp(name) for name in ("drafter", "speculators"))
+    mapping, drafter = ExportedMapping(kept - torch.arange(len(kept)), mask), Drafter(shape)
+    write_checkpoint(ours, drafter, mapping, target=target, layer_ids=LAYERS)
+    write_speculators(
+        theirs,
+        drafter,
+        mapping,
+        target=target,
+        layer_ids=LAYERS,
+        verifier=str(TARGET),
+        embedding=read_target_weights(TARGET).embedding,
+    )
+    return ours, theirs
+
+
+@pytest.fixture(scope="module")
+def drafter(drafters: tuple[Path, Path]) -> Path:
+    return drafters[0]
 
 
 def spec(python: Path, *, drafter: Path | None = None) -> ServerSpec:
@@ -110,6 +128,21 @@ def test_our_drafter_changes_no_text_and_its_verifications_are_counted(
     plain = serve_elsewhere(spec(vllm_python))
     assert texts(plain.wait_until_ready().url) == drafted
     plain.stop()
+
+
+def test_both_layouts_are_the_same_drafter(vllm_python: Path, drafters: tuple[Path, Path], tmp_path: Path) -> None:
+    said = [_offline(vllm_python, drafter, tmp_path / "said.json") for drafter in drafters]
+    assert said[0]["counters"]["vllm:spec_decode_num_drafts"] > 0
+    assert said[0] == said[1]
+
+
+def _offline(python: Path, drafter: Path, output: Path) -> dict[str, Any]:
+    script = Path(__file__).with_name("vllm_offline.py")
+    command = [python, script, TARGET, drafter, json.dumps(QUESTIONS), str(TOKENS), output]
+    environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(output.read_text())
 
 
 def test_a_killed_engine_core_ends_the_job_with_the_reason_and_leaves_nothing(

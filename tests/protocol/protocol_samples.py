@@ -195,7 +195,7 @@ SPECS = [
     ),
     MAPPING_COPY,
     TRAINING_SPEC,
-    specs.DrafterExportSpec(training=TRAINING_SPEC, directory="exported", step=500),
+    specs.DrafterExportSpec(training=TRAINING_SPEC, directory="exported", step=500, layout="speculators"),
     specs.EvaluationSpec(
         arm="drafter",
         url="http://127.0.0.1:30000",

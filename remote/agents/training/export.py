@@ -59,6 +59,11 @@ def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list
     }
 
 
+def saved_dtype(target: TargetConfig) -> str:
+    """bfloat16 unless the target itself is float32; engines cast to their own."""
+    return "float32" if target.dtype == "float32" else "bfloat16"
+
+
 def checkpoint_tensors(drafter: Drafter, mapping: ExportedMapping, dtype: torch.dtype) -> dict[str, Tensor]:
     """The drafter's weights and the mapping, under the names that they are served by."""
     tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in drafter.state_dict().items()}
@@ -68,11 +73,8 @@ def checkpoint_tensors(drafter: Drafter, mapping: ExportedMapping, dtype: torch.
 def write_checkpoint(
     directory: Path, drafter: Drafter, mapping: ExportedMapping, *, target: TargetConfig, layer_ids: list[int]
 ) -> list[str]:
-    """Write `config.json` and `model.safetensors` into `directory`; returns their names.
-
-    Weights are bfloat16 unless the target itself is float32 (the engine casts them to its own dtype).
-    """
-    dtype = "float32" if target.dtype == "float32" else "bfloat16"
+    """Write `config.json` and `model.safetensors` into `directory`; returns their names."""
+    dtype = saved_dtype(target)
     config = drafter_config(drafter.shape, target, layer_ids=layer_ids, dtype=dtype)
     tensors = checkpoint_tensors(drafter, mapping, getattr(torch, dtype))
     save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})

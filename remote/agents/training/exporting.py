@@ -38,23 +38,24 @@ def work(spec: DrafterExportSpec, job: JobContext) -> JobResult:
     checkpoint = choose(spec)
     step, acceptance = checkpoint_step(checkpoint), acceptance_of(checkpoint)
     if final.exists():
-        return _made(final, spec.training.fingerprint, step)
+        return _made(final, spec, step)
     length = None if acceptance is None else acceptance.length
     measured = "not measured" if length is None else f"acceptance length {length:.3f} on held-out text"
     job.tell(Note(level="info", text=f"exports step {step}: {measured}"))
     exportable = shape_drafter(spec.training)
     restore_weights(exportable.drafter, checkpoint)
     summary: Summary = {"steps": step, "exported_step": step, "chosen_by_acceptance_length": length}
-    write_drafter(final, spec.training, exportable, summary, job)
+    write_drafter(final, spec.training, exportable, summary, job, layout=spec.layout)
     return JobResult(outputs=[artifact_ref("drafter", final)], summary=dict(summary))
 
 
-def _made(final: Path, fingerprint: str, step: int) -> JobResult:
+def _made(final: Path, spec: DrafterExportSpec, step: int) -> JobResult:
     manifest = read_manifest(final)
     summary: Summary = manifest.properties.get("summary", {})
-    if manifest.fingerprint != fingerprint or summary.get("exported_step") != step:
+    found = (manifest.fingerprint, summary.get("exported_step"), manifest.properties.get("layout"))
+    if found != (spec.training.fingerprint, step, spec.layout):
         raise Conflict(
-            f"{final} is there already, and is not step {step} of this training",
+            f"{final} is there already, and is not step {step} of this training for {spec.layout}",
             hint="name another directory, or move it away",
         )
     verify(final)

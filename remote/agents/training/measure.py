@@ -14,6 +14,9 @@ from remote.agents.training.model import Drafter, StepCache
 from remote.agents.training.numerics import shift_left
 from remote.agents.training.objective import Batch
 
+MEASURED_DRAFTS = 3
+"""Proposals a verification with which drafters are measured, and that a speculators config asks for."""
+
 
 @dataclass(frozen=True)
 class Acceptance:

@@ -7,9 +7,11 @@ from pathlib import Path
 from remote.agents.harness import JobContext
 from remote.agents.training.export import write_checkpoint
 from remote.agents.training.setup import Exportable
+from remote.agents.training.speculators_layout import write_speculators
+from remote.agents.training.target import read_target_weights
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
-from remote.protocol.specs import TrainingSpec
+from remote.protocol.specs import DrafterLayout, TrainingSpec
 
 PRODUCER = "roost training 1"
 _FILES = 4
@@ -18,15 +20,25 @@ _SMALL_BYTES = 1 << 20
 Summary = dict[str, float | int | None]
 
 
-def write_drafter(final: Path, spec: TrainingSpec, exportable: Exportable, summary: Summary, job: JobContext) -> None:
-    """Publish the drafter as `final`; a full disk pauses the job until there is room."""
+def write_drafter(
+    final: Path,
+    spec: TrainingSpec,
+    exportable: Exportable,
+    summary: Summary,
+    job: JobContext,
+    *,
+    layout: DrafterLayout = "sglang",
+) -> None:
+    """Publish the drafter as `final` in `layout`; a full disk pauses the job until there is room."""
     part = final.with_name(f"{final.name}.part")
     weights = sum(value.nbytes for value in exportable.drafter.state_dict().values())
+    if layout == "speculators":
+        weights += 4 * exportable.target.vocab_size * exportable.target.hidden_size
 
     def write() -> None:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        _fill(part, spec, exportable, summary)
+        _fill(part, spec, exportable, summary, layout)
         publish_directory(part, final)
 
     job.write_with_room(
@@ -38,14 +50,26 @@ def write_drafter(final: Path, spec: TrainingSpec, exportable: Exportable, summa
     )
 
 
-def _fill(part: Path, spec: TrainingSpec, exportable: Exportable, summary: Summary) -> None:
-    files = write_checkpoint(
-        part,
+def _fill(part: Path, spec: TrainingSpec, exportable: Exportable, summary: Summary, layout: DrafterLayout) -> None:
+    drafter, mapping, target, layer_ids = (
         exportable.drafter,
         exportable.mapping,
-        target=exportable.target,
-        layer_ids=exportable.layer_ids,
+        exportable.target,
+        exportable.layer_ids,
     )
+    if layout == "speculators":
+        embedding = read_target_weights(Path(spec.target_model)).embedding
+        files = write_speculators(
+            part,
+            drafter,
+            mapping,
+            target=target,
+            layer_ids=layer_ids,
+            verifier=spec.target_model,
+            embedding=embedding,
+        )
+    else:
+        files = write_checkpoint(part, drafter, mapping, target=target, layer_ids=layer_ids)
     manifest = Manifest(
         format="roost-drafter",
         version=1,
@@ -58,6 +82,6 @@ def _fill(part: Path, spec: TrainingSpec, exportable: Exportable, summary: Summa
         producer=PRODUCER,
         created_at=time.time(),
         files=[],
-        properties={"layer_ids": exportable.layer_ids, "summary": summary},
+        properties={"layer_ids": exportable.layer_ids, "summary": summary, "layout": layout},
     )
     write_manifest(part, manifest, files)

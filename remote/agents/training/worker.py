@@ -21,7 +21,7 @@ from remote.agents.training.checkpoint import (
 )
 from remote.agents.training.companions import companions
 from remote.agents.training.loop import resume, train
-from remote.agents.training.measure import Acceptance, measure_acceptance
+from remote.agents.training.measure import MEASURED_DRAFTS, Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
 from remote.agents.training.publishing import PRODUCER, Summary, write_drafter
 from remote.agents.training.setup import Training, pick_device, prepare
@@ -31,7 +31,6 @@ from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, DrafterMeasured, Note, StepLogged, TrainingPhase
 from remote.protocol.specs import TrainingSpec
 
-_MEASURED_DRAFTS = 3
 _MEASURED_WINDOWS = 8
 _FILES = 4
 _SMALL_BYTES = 1 << 20
@@ -139,7 +138,7 @@ def _read(training: Training, windows: list[Window]) -> Iterator[Batch]:
 
 def _measure(training: Training, windows: list[Window]) -> Acceptance | None:
     trainer = training.trainer
-    return measure_acceptance(trainer.drafter, _read(training, windows), trainer.draft_ids, steps=_MEASURED_DRAFTS)
+    return measure_acceptance(trainer.drafter, _read(training, windows), trainer.draft_ids, steps=MEASURED_DRAFTS)
 
 
 def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContext) -> tuple[int, float | None]:
