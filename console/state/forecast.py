@@ -5,6 +5,8 @@ from console.state.units import format_bytes, format_duration, format_rate
 from remote.protocol.telemetry import JobSample, MountSample
 
 _NEGLIGIBLE_BYTES_PER_S = 1024.0
+_SOON_S, _DAY_S = 3600.0, 86_400.0
+_FAR_S = 14 * _DAY_S
 
 
 def fullness(mount: MountSample) -> float | None:
@@ -22,6 +24,26 @@ def runway_s(mount: MountSample) -> float | None:
     if rate is None or rate < _NEGLIGIBLE_BYTES_PER_S:
         return None
     return mount.free_bytes / rate
+
+
+def runway_words(mount: MountSample, jobs: list[JobSample], *, is_short: bool) -> str:
+    """How long a disk lasts, as exact as can be known; empty where nobody needs to know.
+
+    A rate of two minutes says little of a day: while no job says that it still writes there, and the host finds nothing short,
+    only the next hour is told. What is far is told in whole hours or days.
+    """
+    runway = runway_s(mount)
+    if runway is None:
+        return ""
+    if is_short:
+        return f"FULL in {format_duration(runway)}"
+    if runway >= _SOON_S and not any(job.writes_to == mount.path and job.bytes_left for job in jobs):
+        return ""
+    if runway < _SOON_S:
+        return f"full in {format_duration(runway)}"
+    if runway < 2 * _DAY_S:
+        return f"full in about {round(runway / 3600)} h"
+    return f"full in about {round(runway / _DAY_S)} d" if runway < _FAR_S else ""
 
 
 def seconds_needed(mount: MountSample, jobs: list[JobSample]) -> float | None:

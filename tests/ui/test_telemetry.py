@@ -144,7 +144,7 @@ async def test_simulated_devices_are_named_as_such(eight_gpus, show) -> None:
 
 @pytest.mark.parametrize(
     ("size", "words"),
-    [((80, 24), "full in 2:13 h, needs 28:08"), ((160, 45), "the extraction still writes 262 GiB for 28:08")],
+    [((80, 24), "full in about 2 h, needs 28:08"), ((160, 45), "the extraction still writes 262 GiB for 28:08")],
 )
 async def test_a_disk_shows_what_the_run_still_needs(eight_gpus, show, size, words) -> None:
     async with show(eight_gpus, until=LATE, size=size, host="rtx-lab") as screen:

@@ -5,7 +5,6 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import DataTable, Static
 
-from console.state.forecast import need_words
 from console.state.sanitize import one_line
 from console.state.units import format_bytes
 from console.ui.pages.page import Page
@@ -78,7 +77,7 @@ class StoragePage(Page):
         sample = glance.state.sample
         mounts = sample.mounts if sample is not None else self._report.mounts if self._report is not None else []
         jobs = sample.jobs if sample is not None else []
-        rows = [(mount.path, f"{mount_words(mount)}{need_words(mount, jobs)}") for mount in mounts]
+        rows = [(mount.path, mount_words(mount, jobs)) for mount in mounts]
         longest = max((len(path) for path, _ in rows), default=1)
         return labelled_rows(rows, glance.palette, min(_MOST_PATH, longest))
 

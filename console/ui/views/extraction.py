@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from console.state.forecast import need_words, pace_words, runway_s
+from console.state.forecast import need_words, pace_words, runway_s, runway_words
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import format_bytes, format_duration, format_percent
@@ -11,7 +11,7 @@ from console.ui.views.rows import labelled_rows
 from console.ui.widgets.palette import Palette
 from remote.protocol.jobs import Job, Paused, is_over
 from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, SampleQuarantined
-from remote.protocol.telemetry import MountSample
+from remote.protocol.telemetry import JobSample, MountSample
 
 _LABELS = 12
 _BAR = 24
@@ -91,20 +91,21 @@ def _disk(state: HostState, job: Job) -> list[tuple[str, str]]:
     if state.sample is None or reading is None or reading.writes_to is None:
         return []
     mounts = [mount for mount in state.sample.mounts if mount.path == reading.writes_to]
-    words = [f"{one_line(mount.path)}: {mount_words(mount)}{need_words(mount, state.sample.jobs)}" for mount in mounts]
+    words = [f"{one_line(mount.path)}: {mount_words(mount, state.sample.jobs)}" for mount in mounts]
     return [("disk now", each) for each in words]
 
 
-def mount_words(mount: MountSample) -> str:
+def mount_words(mount: MountSample, jobs: list[JobSample]) -> str:
     """A disk in full: bytes and files that have room, how fast it fills, how long that lasts."""
     files = "" if mount.free_inodes is None else f" and room for {mount.free_inodes:,} files"
     words = f"{format_bytes(mount.free_bytes)} of {format_bytes(mount.total_bytes)} free{files}"
-    rate, runway = mount.fill_rate_bytes_per_s, runway_s(mount)
+    rate = mount.fill_rate_bytes_per_s
     if rate is None:
         return f"{words}, fill rate not known yet"
-    if runway is None:
+    if runway_s(mount) is None:
         return f"{words}, steady"
-    return f"{words}, +{format_bytes(rate)}/s, full in {format_duration(runway)}"
+    runway = runway_words(mount, jobs, is_short=False)
+    return ", ".join(filter(None, (words, f"+{format_bytes(rate)}/s", runway))) + need_words(mount, jobs)
 
 
 def _quarantine(entries: list[SampleQuarantined], total: int, palette: Palette) -> list[RenderableType]:

@@ -3,7 +3,7 @@
 import msgspec
 from rich.text import Text
 
-from console.state.forecast import fullness, need_words, runway_s, seconds_needed
+from console.state.forecast import fullness, need_words, runway_s, runway_words, seconds_needed
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration, format_percent, format_rate
@@ -15,10 +15,10 @@ from remote.protocol.telemetry import EngineSample, HostSample, JobSample, Mount
 _BAR_WIDTH = 8
 _ROOMY = 140
 """Columns from which the network has room."""
-_WIDE_FROM = 110
+_WIDE_FROM = 100
+"""Columns from which a disk's size and what is still written have room."""
 _MOST_MOUNTS = 3
 _STEADY_BYTES_PER_S = 1024.0
-_WORTH_TELLING_S = 7 * 86_400.0
 
 
 class HostLines(Lines):
@@ -35,7 +35,7 @@ class HostLines(Lines):
             palette,
             low=low,
             roomy=self.size.width >= _ROOMY,
-            narrow=self.size.width < _WIDE_FROM,
+            columns=self.content_size.width or 78,
         )
         text = Text("\n").join(lines[:1] if disk_alone else lines)
         self.put(Text(text.plain, style=palette.quiet) if stale else text)
@@ -47,14 +47,12 @@ def without_ended_engines(sample: TelemetrySample, state: HostState) -> Telemetr
     return msgspec.structs.replace(sample, engines=[each for each in sample.engines if each.job_id not in ended])
 
 
-def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool, narrow: bool) -> list[Text]:
+def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: bool, columns: int) -> list[Text]:
     """The lines, the most pressing disk first."""
     mounts = sorted(sample.mounts, key=_pressure)
     shown = mounts[: 1 if low else _MOST_MOUNTS]
     short = {each.subject for each in sample.diagnoses if each.code == "runway_short"}
-    lines = [
-        _mount(mount, sample.jobs, palette, short=mount.path in short, roomy=roomy, narrow=narrow) for mount in shown
-    ]
+    lines = [_mount(mount, sample.jobs, palette, short=mount.path in short, columns=columns) for mount in shown]
     lines.append(_memory(sample.host, mounts[len(shown) :], palette, low=low, roomy=roomy))
     if sample.engines:
         lines += [_engine(engine, palette) for engine in sample.engines]
@@ -69,15 +67,7 @@ def pressing_disk(state: HostState, palette: Palette, *, columns: int) -> Text |
         return None
     mount = min(state.sample.mounts, key=_pressure)
     short = any(each.code == "runway_short" and each.subject == mount.path for each in state.sample.diagnoses)
-    return _mount(
-        mount,
-        state.sample.jobs,
-        palette,
-        short=short,
-        roomy=columns >= _ROOMY,
-        narrow=columns < _WIDE_FROM,
-        label="disk ",
-    )
+    return _mount(mount, state.sample.jobs, palette, short=short, columns=columns, label="disk ")
 
 
 def _pressure(mount: MountSample) -> tuple[float, float]:
@@ -86,33 +76,47 @@ def _pressure(mount: MountSample) -> tuple[float, float]:
 
 
 def _mount(
+    mount: MountSample, jobs: list[JobSample], palette: Palette, *, short: bool, columns: int, label: str = "disk    "
+) -> Text:
+    """`short` is what the host says of its runway. What has no room on `columns` goes: the rate, the size, what is still written."""
+    need = seconds_needed(mount, jobs)
+    words = need_words(mount, jobs)
+    brief = "" if need is None else f", needs {format_duration(need)}"
+    forms = [(True, True, words), (False, True, words), (False, False, words), (False, True, brief)]
+    if columns < _WIDE_FROM:
+        forms = []
+    for rate, size, needs in [*forms, (need is None, False, brief)]:
+        text = _mount_line(mount, jobs, palette, short=short, label=label, rate=rate, size=size, needs=needs)
+        if text.cell_len <= columns:
+            break
+    return text
+
+
+def _mount_line(
     mount: MountSample,
     jobs: list[JobSample],
     palette: Palette,
     *,
     short: bool,
-    roomy: bool,
-    narrow: bool,
-    label: str = "disk    ",
+    label: str,
+    rate: bool,
+    size: bool,
+    needs: str,
 ) -> Text:
-    """`short` is what the host says of its runway. Where there is little room, what is still needed takes the place of the rate."""
     fraction = fullness(mount) or 0.0
     filled = round(fraction * _BAR_WIDTH)
     text = Text(label, style=palette.quiet)
     text.append(f"{one_line(mount.path)} ", style=palette.foreground)
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
-    share = "" if narrow else f" {format_percent(fraction)} of {format_bytes(mount.total_bytes)} used,"
+    share = f" {format_percent(fraction)} of {format_bytes(mount.total_bytes)} used," if size else ""
     text.append(f"{share} {format_bytes(mount.free_bytes)} free", style=palette.foreground)
-    runway, need = runway_s(mount), seconds_needed(mount, jobs)
-    if roomy or need is None:
+    if rate:
         text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)
-    if runway is not None and (short or runway < _WORTH_TELLING_S or need is not None):
-        words = f"  FULL in {format_duration(runway)}" if short else f"  full in {format_duration(runway)}"
-        text.append(words, style=f"bold {palette.error}" if short else palette.foreground)
-    needs = "" if need is None else f", needs {format_duration(need)}"
-    text.append(needs if narrow else need_words(mount, jobs), style=palette.foreground)
-    return text
+    runway = runway_words(mount, jobs, is_short=short)
+    if runway:
+        text.append(f"  {runway}", style=f"bold {palette.error}" if short else palette.foreground)
+    return text.append(needs, style=palette.foreground)
 
 
 def _filling(rate: float | None) -> str:
