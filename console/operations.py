@@ -83,7 +83,7 @@ _R = TypeVar("_R")
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
     try:
-        async with HostLink(await find_host(name), actor=actor, locate=lambda: find_host(name)) as session:
+        async with HostLink(await find_host(name), actor=actor, locate=lambda: _find_again(name)) as session:
             yield session
     except ConsoleError as error:
         error.name_host(name)
@@ -103,6 +103,15 @@ async def find_host(name: str) -> HostConfig:
             f"there is no host named {name!r}; known hosts: {known}", hint=f"add [hosts.{name}] to {hosts_file()}"
         )
     return hosts[name]
+
+
+async def _find_again(name: str) -> HostConfig:
+    """As `find_host`, for a console that was there before: what was stopped on purpose since is left alone."""
+    if name == EMBEDDED:
+        lifecycle.refuse_stopped(EmbeddedHome.default())
+    elif name.startswith(demo.PREFIX) and name not in load_hosts():
+        lifecycle.refuse_stopped(demo.demo_home(name.removeprefix(demo.PREFIX)))
+    return await find_host(name)
 
 
 async def ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:

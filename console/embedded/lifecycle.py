@@ -26,6 +26,7 @@ _POLL_S = 0.05
 async def ensure_running(home: EmbeddedHome) -> HostConfig:
     """The embedded host as an ordinary host, its server started when none runs and its host key known."""
     require_engine(home)
+    home.stopped_file.unlink(missing_ok=True)
     address = await _answering(home)
     if address is None:
         address = await _start(home)
@@ -39,6 +40,18 @@ async def ensure_running(home: EmbeddedHome) -> HostConfig:
         root=str(home.root),
         python=str(home.engine_python),
     )
+
+
+def refuse_stopped(home: EmbeddedHome) -> None:
+    """Raise ConsoleError when somebody stopped the server: a console that lost it does not bring it back by itself."""
+    if home.stopped_file.exists():
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.CONNECTION,
+                message=f"{home.name} was stopped by hand; opening it anew starts it again",
+                hint="its jobs go on meanwhile",
+            )
+        )
 
 
 async def is_running(home: EmbeddedHome) -> bool:
@@ -115,6 +128,7 @@ async def stop(home: EmbeddedHome) -> bool:
         # A console that started at the same time may have a server of its own waiting for the lock.
         if address.pid not in asked:
             asked.add(address.pid)
+            home.stopped_file.touch()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(address.pid, signal.SIGTERM)
         await asyncio.sleep(_POLL_S)

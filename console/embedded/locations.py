@@ -45,6 +45,11 @@ class EmbeddedHome(msgspec.Struct, frozen=True, kw_only=True):
         return self.server / "address.json"
 
     @property
+    def stopped_file(self) -> Path:
+        """There while the server is stopped because somebody wanted it so."""
+        return self.server / "stopped"
+
+    @property
     def client_key_file(self) -> Path:
         """The only key that may log in."""
         return self.server / "client_key"

@@ -7,6 +7,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from console import operations
 from console.embedded import lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.errors import ConsoleError
@@ -24,6 +25,24 @@ async def test_many_consoles_share_one_server_that_stops_when_told(home: Embedde
     assert (home.client_key_file.stat().st_mode & 0o777, home.server.stat().st_mode & 0o777) == (0o600, 0o700)
     assert await lifecycle.stop(home)
     assert not home.address_file.exists()
+
+
+async def test_what_was_stopped_by_hand_is_started_by_whoever_opens_it_and_by_nobody_who_only_lost_it(
+    embedded_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = EmbeddedHome.default()
+    home = EmbeddedHome(directory=default.directory, engine_python=Path(sys.executable))
+    monkeypatch.setattr(EmbeddedHome, "default", lambda: home)
+    await operations.find_host(operations.EMBEDDED)
+    await operations._find_again(operations.EMBEDDED)
+    assert await operations.stop_embedded()
+    with pytest.raises(ConsoleError, match="stopped by hand") as caught:
+        await operations._find_again(operations.EMBEDDED)
+    assert not caught.value.info.retryable
+    assert not await lifecycle.is_running(home)
+    await operations.find_host(operations.EMBEDDED)
+    await operations._find_again(operations.EMBEDDED)
+    assert await operations.stop_embedded()
 
 
 async def test_a_host_that_is_not_installed_says_how_to_install_it(embedded_data: Path) -> None:
