@@ -1,10 +1,12 @@
 """`roost spec`: the contract of the command in one document that programs read."""
 
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from console.cli.man import manual_page
 from console.cli.options import Json
 from console.cli.output import EXIT_CODES, EXIT_INTERRUPTED, execute, print_document, print_text
 from console.documents import DOCUMENTS, SCHEMA_VERSION, schema_of, schemas
@@ -78,9 +80,15 @@ def spec(
     document: Annotated[
         str | None, typer.Argument(metavar="[DOCUMENT]", help="Only the JSON Schema of this document.")
     ] = None,
+    man: Annotated[bool, typer.Option("--man", help="The manual page, for `man`.")] = False,  # noqa: FBT002
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Print the contract for programs: verbs, exit codes, error codes, and the JSON Schema of every document."""
+    if man:
+        if as_json or document is not None:
+            raise typer.BadParameter("--man is a page of its own: leave the rest out")
+        print_text(manual_page(_contract(context.find_root().command), version("roost")).removesuffix("\n"))
+        return
 
     async def work() -> dict[str, Any]:
         if document is None:
