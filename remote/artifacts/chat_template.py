@@ -158,6 +158,11 @@ def _tokenizer(model: Path) -> tuple[Callable[[str], list[int]], Callable[[list[
     return lambda text: list(slow.encode(text, add_special_tokens=False)), lambda ids: str(slow.decode(ids))
 
 
+def hash_chat_template(model: Path) -> str:
+    """The SHA-256 of a model's chat template; raises Precondition where it has none."""
+    return hashlib.sha256(_template_source(model, _read_json(model / "tokenizer_config.json")).encode()).hexdigest()
+
+
 def hash_tokenizer(model: Path) -> str:
     """The SHA-256 of a model's tokenizer files."""
     digest = hashlib.sha256()

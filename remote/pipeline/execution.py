@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remote.agents.room import Room
-from remote.errors import WorkFailed
+from remote.errors import Precondition, WorkFailed
 from remote.pipeline import stages
 from remote.pipeline.children import Children, Seen, failure
+from remote.pipeline.given_store import ANOTHER_STORE
 from remote.pipeline.judging import compare_arms, judge_run, read_judgement
 from remote.pipeline.plan import Found, decide
 from remote.pipeline.reporting import Reporter, RunningStage
@@ -18,6 +19,7 @@ from remote.protocol.reports import VerdictReport
 from remote.protocol.specs import Arm, ServerSpec, Spec
 
 _VERDICT_BYTES = 256 << 10
+_STORE_VALID = "the store is valid for the same inputs"
 
 
 class Server(NamedTuple):
@@ -53,8 +55,15 @@ class Execution:
         layout = self._plan.layout
         if isinstance(self._found.store, Valid):
             self._reporter.skip("server", "no hidden states are to be captured")
-            self._reporter.skip("extraction", "the store is valid for the same inputs")
+            given = self._plan.run.extraction.source is not None
+            self._reporter.skip("extraction", "the store that was given is whole" if given else _STORE_VALID)
             return
+        if self._plan.run.extraction.source is not None:
+            why = f": {self._found.store.reason}" if isinstance(self._found.store, Outdated) else ""
+            raise Precondition(
+                f"the store {layout.store} that the run was given cannot be learned from{why}",
+                hint=ANOTHER_STORE,
+            )
         if not self._found.store_to_go_on:
             self._make_room(self._found.store, layout.store)
         self._room.write(layout.store, None, lambda: mark_begun(layout.store, self._plan.fingerprints.extraction))

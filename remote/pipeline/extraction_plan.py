@@ -7,6 +7,7 @@ from remote.agents.extraction.filling import DiskPlan, describe_plan
 from remote.agents.extraction.samples import read_samples
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.hidden_states import StoreProperties
+from remote.errors import UsageError
 from remote.pipeline import stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED
@@ -18,6 +19,11 @@ from remote.protocol.progress import ExtractionPlanned
 def plan_extraction(document: str, overrides: Mapping[str, str], *, root: Path) -> ExtractionPlanned:
     """The plan of the extraction of the run file `document`; raises UsageError, NotFound or Precondition where an input is wrong."""
     run = load_run(document, overrides)
+    if run.extraction.source is not None:
+        raise UsageError(
+            f"{run.name} extracts nothing: it learns from the store {run.extraction.source}",
+            hint="`roost extraction verify` looks at that; leave extraction.source out to plan an extraction",
+        )
     spec = stages.extraction(Blueprint.draw(run, root, UNDECIDED), UNKNOWN_URL)
     target, template = describe_target(Path(spec.target_model)), ChatTemplate(Path(spec.target_model))
     samples = read_samples(Path(spec.conversations), template, max_samples=spec.max_samples, max_length=spec.max_length)

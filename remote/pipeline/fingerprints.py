@@ -24,12 +24,16 @@ _MEASUREMENT = 3
 
 
 class Inputs(NamedTuple):
-    """Everything that a run reads; `mapping_source` is the hash of the mapping that is to be copied."""
+    """Everything that a run reads; `mapping_source` is the hash of the mapping that is to be copied.
+
+    `store_source` is the hash of the manifest of the store that it is given, in place of the conversations `train`.
+    """
 
     target: Target
-    train: Conversations
+    train: Conversations | None
     evaluation: Prompts
     mapping_source: str | None
+    store_source: str | None = None
 
 
 class Fingerprints(NamedTuple):
@@ -49,15 +53,7 @@ UNDECIDED = Fingerprints(*["-"] * len(Fingerprints._fields))
 
 def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     """The fingerprints of the artifacts that `run` makes of `inputs`."""
-    engine = _numerics(run.engine)
-    extraction = combine(
-        "extraction",
-        inputs.target.fingerprint,
-        inputs.train.sha256,
-        [run.data.max_samples, run.data.max_length],
-        run.extraction.layer_ids,
-        engine,
-    )
+    extraction = _of_store(run, inputs)
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
     training = training_fingerprint(run, extraction, vocabulary)
     measured = [
@@ -72,6 +68,19 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
     verdict = combine("verdict", drafter_report, baseline_report, run.verdict)
     return Fingerprints(extraction, vocabulary, training, drafter_report, baseline_report, verdict)
+
+
+def _of_store(run: RunConfig, inputs: Inputs) -> str:
+    if inputs.train is None:
+        return combine("given store", inputs.target.fingerprint, inputs.store_source)
+    return combine(
+        "extraction",
+        inputs.target.fingerprint,
+        inputs.train.sha256,
+        [run.data.max_samples, run.data.max_length],
+        run.extraction.layer_ids,
+        _numerics(run.engine),
+    )
 
 
 def training_fingerprint(run: RunConfig, store: str, mapping: str) -> str:

@@ -8,7 +8,7 @@ from remote.protocol.run import RunConfig
 
 
 class RunLayout(NamedTuple):
-    """The directory of a run and everything in it; all paths are absolute."""
+    """The directory of a run and everything in it, but for a store that it was given; all paths are absolute."""
 
     directory: Path
     store: Path
@@ -39,7 +39,7 @@ def lay_out(run: RunConfig, root: Path) -> RunLayout:
     directory = resolve_path(root, run.directory or f"runs/{run.name}")
     return RunLayout(
         directory=directory,
-        store=directory / "store",
+        store=directory / "store" if run.extraction.source is None else resolve_path(root, run.extraction.source),
         mapping=directory / "mapping",
         counts=directory / "counts",
         checkpoints=directory / "checkpoints",

@@ -13,6 +13,7 @@ from remote.jobs import launch
 from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED, combine, fingerprints
+from remote.pipeline.given_store import ANOTHER_STORE, inspect_given_store
 from remote.pipeline.judging import find_disturbance
 from remote.pipeline.problems import Survey, survey
 from remote.pipeline.reuse import Absent, Outdated, Reuse, Valid, has_checkpoint, inspect, was_begun_with
@@ -44,6 +45,7 @@ class Found(NamedTuple):
     verdict: Reuse
     store_to_go_on: bool
     checkpoint: bool
+    store_is_given: bool
 
 
 def plan_run(document: str, overrides: Mapping[str, str], *, root: Path, python: str) -> RunPlan:
@@ -62,6 +64,8 @@ def draw_plan(run: RunConfig, *, root: Path, python: str) -> tuple[RunPlan, Blue
     planned = _plan_stages(blueprint, found := look(blueprint, thorough=False), surveyed, python)
     needed, free = sum(stage.bytes_needed or 0 for stage in planned), free_bytes(blueprint.layout.directory)
     problems = [*surveyed.problems, *_check_disk(blueprint.layout.directory, needed, free)]
+    if run.extraction.source is not None and surveyed.inputs is not None and isinstance(found.store, Outdated):
+        problems.append(f"the store that the run is given is damaged: {found.store.reason}. {ANOTHER_STORE}")
     facts = _facts(surveyed)
     plan = RunPlan(
         run=run,
@@ -84,7 +88,8 @@ def _facts(surveyed: Survey) -> dict[str, str]:
     if surveyed.target is not None:
         facts["target.model"] = surveyed.target.fingerprint[:16]
     if surveyed.inputs is not None:
-        facts["data.train"] = surveyed.inputs.train.sha256[:16]
+        train, store = surveyed.inputs.train, surveyed.inputs.store_source
+        facts |= {"data.train": train.sha256[:16]} if train else {"extraction.source": (store or "")[:16]}
         facts["data.evaluation"] = surveyed.inputs.evaluation.sha256[:16]
         facts["vocabulary.source"] = (surveyed.inputs.mapping_source or "built here")[:16]
     return facts
@@ -96,7 +101,7 @@ def _risks(blueprint: Blueprint, found: Found, needed: int, free: int) -> list[s
     risks = [
         f"{name} that is there is made anew, and the old one set aside: {reuse.reason}"
         for name, reuse in there.items()
-        if isinstance(reuse, Outdated)
+        if isinstance(reuse, Outdated) and (reuse is not found.store or blueprint.run.extraction.source is None)
     ]
     if needed <= free < needed + needed // 10 + blueprint.run.extraction.keep_free_bytes:
         risks.append(
@@ -112,7 +117,10 @@ def _risks(blueprint: Blueprint, found: Found, needed: int, free: int) -> list[s
 def look(blueprint: Blueprint, *, thorough: bool) -> Found:
     """What is there of the run's artifacts; `thorough` reads them again in full."""
     layout, marks = blueprint.layout, blueprint.fingerprints
-    store = inspect(layout.store, marks.extraction, thorough=thorough)
+    if blueprint.run.extraction.source is None:
+        store = inspect(layout.store, marks.extraction, thorough=thorough)
+    else:
+        store = inspect_given_store(layout.store, thorough=thorough)
     drafter_report = inspect(layout.drafter_report, marks.drafter_report, thorough=thorough)
     baseline_report = inspect(layout.baseline_report, marks.baseline_report, thorough=thorough)
     if isinstance(drafter_report, Valid) and isinstance(baseline_report, Valid):
@@ -128,6 +136,7 @@ def look(blueprint: Blueprint, *, thorough: bool) -> Found:
         verdict=inspect(layout.verdict, marks.verdict, thorough=thorough),
         store_to_go_on=isinstance(store, Absent) and was_begun_with(layout.store, marks.extraction),
         checkpoint=has_checkpoint(layout.checkpoints, marks.training),
+        store_is_given=blueprint.run.extraction.source is not None,
     )
 
 
@@ -136,7 +145,10 @@ def decide(found: Found) -> dict[StageName, Decision]:
     evaluated = isinstance(found.drafter_report, Valid) and isinstance(found.baseline_report, Valid)
     return {
         "preflight": Decision("run", "checks the inputs, the engine and the disk"),
-        "server": _server(needed=not isinstance(found.store, Valid), why="no hidden states are to be captured"),
+        "server": _server(
+            needed=not (found.store_is_given or isinstance(found.store, Valid)),
+            why="no hidden states are to be captured",
+        ),
         "extraction": _extraction(found),
         "vocabulary": _artifact(found.mapping, "the mapping"),
         "training": _training(found),
@@ -171,6 +183,8 @@ def _artifact(found: Reuse, name: str) -> Decision:
 
 
 def _extraction(found: Found) -> Decision:
+    if found.store_is_given:
+        return Decision("skip", "learns from the store that it is given")
     if found.store_to_go_on and found.store == Absent(begun=True):
         return Decision("resume", "goes on after the last whole shard of the same inputs")
     return _artifact(found.store, "the store")

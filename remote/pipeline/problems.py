@@ -16,6 +16,7 @@ from remote.jobs.secret_store import names_of_lost_secrets
 from remote.paths import resolve_path
 from remote.pipeline import stages
 from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_mapping_source
+from remote.pipeline.given_store import describe_given_store
 from remote.pipeline.inputs import (
     Conversations,
     Prompts,
@@ -50,21 +51,18 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     """Read the inputs of `run` and check them; `python` is the interpreter that runs the engine unless the run names one."""
     problems: list[str] = []
     target = _attempt(problems, lambda: describe_target(resolve_path(root, run.target.model)))
-    train = _attempt(
-        problems,
-        lambda: describe_conversations(
-            resolve_path(root, run.data.train), max_samples=run.data.max_samples, max_length=run.data.max_length
-        ),
-    )
+    given = run.extraction.source is not None
+    train = None if given else _attempt(problems, lambda: _describe_train(run, root))
     held_out = _attempt(problems, lambda: describe_prompts(resolve_path(root, run.data.evaluation)))
     before = len(problems)
     mapping_source = _attempt(problems, lambda: hash_mapping_source(run, root))
+    store_source = _attempt(problems, lambda: describe_given_store(run, target, root) if target else None)
     inputs = None
-    if target and train and held_out and len(problems) == before:
-        inputs = Inputs(target, train, held_out, mapping_source)
+    if target and (train or store_source) and held_out and len(problems) == before:
+        inputs = Inputs(target, train, held_out, mapping_source, store_source)
     problems.extend(_check_target(run, target) if target else [])
     _attempt(problems, lambda: check_rope(target) if target else None)
-    problems.extend(_check_data(run, train, held_out) if train and held_out else [])
+    problems.extend(_check_data(run, train, held_out) if held_out and (train or given) else [])
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
     problems.extend(check_ranks(run))
@@ -111,8 +109,13 @@ def check_rope(target: Target) -> None:
     read_rope(config.get("text_config") or config)
 
 
-def _check_data(run: RunConfig, train: Conversations, held_out: Prompts) -> Iterator[str]:
-    if train.sha256 == held_out.sha256:
+def _describe_train(run: RunConfig, root: Path) -> Conversations:
+    train = resolve_path(root, run.data.train)
+    return describe_conversations(train, max_samples=run.data.max_samples, max_length=run.data.max_length)
+
+
+def _check_data(run: RunConfig, train: Conversations | None, held_out: Prompts) -> Iterator[str]:
+    if train is not None and train.sha256 == held_out.sha256:
         yield "data.train and data.evaluation are the same conversations. Evaluate on prompts that were held out."
     if held_out.count < run.evaluation.prompts:
         yield (

@@ -65,9 +65,11 @@ class ExtractionConfig(Config, frozen=True, kw_only=True):
     `capture_memory_bytes` bounds what the engine's ranks together hold on the host until it is written.
     A sample that fails `attempts` times is quarantined; more than the share `quarantine_share` of all samples ends the extraction.
     A store that does not fit the disk as it is planned is refused or waited for; `keep_free_bytes` are left to others.
+    With `source` nothing is extracted: that store is verified, compared with the target and the layers, and learned from where it lies.
     """
 
     layer_ids: LayerIds
+    source: str | None = None
     concurrency: Positive = 8
     shard_bytes: Positive = 2 << 30
     capture_memory_bytes: Positive = CAPTURE_MEMORY_BYTES
