@@ -6,7 +6,7 @@ import typer
 
 from console import operations, operations_demo
 from console.cli.options import Json
-from console.cli.output import execute, print_document, print_text
+from console.cli.output import execute, print_document, print_text, require_terminal
 from console.documents import DemoHost
 
 LIST = "list"
@@ -32,6 +32,7 @@ def demo(
     if as_json:
         print_document("demo", DemoHost(host=host, scenario=name or None))
         return
+    require_terminal()
     from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 
     raise typer.Exit(run_screen(host))

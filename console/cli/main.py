@@ -26,6 +26,7 @@ from console.cli import (
 )
 from console.cli.mcp.verb import mcp
 from console.cli.options import Host, is_host_given, takes_a_host
+from console.cli.output import require_terminal
 from console.cli.spec import spec
 from console.cli.verbs import Root, Verbs
 
@@ -84,6 +85,7 @@ def screen(
     if name is not None and is_host_given(context) and not takes_a_host(context, name):
         raise typer.BadParameter(f"'{name}' acts on no host that can be named; leave --host out")
     if name is None:
+        require_terminal()
         from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 
         raise typer.Exit(run_screen(host))

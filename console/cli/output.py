@@ -6,6 +6,7 @@ Exit codes: 0 ok, 1 the operation failed, 2 usage, 3 connection, 4 timeout, 5 pr
 
 import asyncio
 import getpass
+import os
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import typer
 from console import operations
 from console.cli.manners import chosen_fields, may_ask
 from console.documents import SCHEMA_VERSION, select
-from console.errors import ConsoleError
+from console.errors import ConsoleError, UsageError
 from console.state.sanitize import escape_controls, sanitize
 from remote.protocol.errors import ErrorCode, ErrorInfo
 
@@ -84,6 +85,15 @@ async def _ask_on_the_terminal(question: str) -> str | None:
         return await asyncio.to_thread(getpass.getpass, f"{question}: ", sys.stderr) or None
     except EOFError:
         return None
+
+
+def require_terminal() -> None:
+    """Leave with a usage error where there is no terminal that the screen could be drawn on."""
+    if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and os.environ.get("TERM") != "dumb":
+        return
+    hint = "`roost jobs`, `roost status JOB` and `roost telemetry --watch` say the same as text"
+    report_error(UsageError("the screen needs a terminal", hint=hint).info, as_json=False)
+    raise typer.Exit(EXIT_CODES[ErrorCode.USAGE])
 
 
 def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:

@@ -9,7 +9,7 @@ import typer
 
 from console import operations, operations_recording, operations_telemetry
 from console.cli.options import ACTOR, Host, Json, finite
-from console.cli.output import execute, narrate, print_document, print_text
+from console.cli.output import execute, narrate, print_document, print_text, require_terminal
 from console.cli.text import state_words
 from console.errors import ConsoleError, UsageError
 from console.operations_recording import Wanted
@@ -105,6 +105,7 @@ def replay(
     found = execute(_checked(file, at), as_json=False)
     if found.torn:
         narrate(f"roost: {torn_words(found)}")
+    require_terminal()
     from console.ui.replay import run_replay  # noqa: PLC0415 - Textual loads only for the screen
 
     raise typer.Exit(run_replay(found, speed=speed, at=at))

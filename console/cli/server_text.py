@@ -19,6 +19,11 @@ def server_lines(plan: RunPlan) -> list[str]:
         for stage in plan.stages:
             if stage.stage == name and stage.command:
                 lines += [f"# {title}", pasteable(stage.command, stage.environment), ""]
+            elif stage.stage == name and plan.problems:
+                lines += [
+                    f"# {title}: not known before the problems below are mended, for it depends on the target's layers",
+                    "",
+                ]
     return [*lines, *(f"problem: {one_line(problem)}" for problem in plan.problems)]
 
 
@@ -85,6 +90,10 @@ def benchmark_lines(report: BenchmarkReport) -> list[str]:
     return lines
 
 
+def _cost(plan: TuningPlan) -> str:
+    return f"{plan.launches} servers one after the other, {plan.requests} requests; kept in {one_line(plan.directory)}"
+
+
 def tuning_plan_lines(plan: TuningPlan) -> list[str]:
     """Every trial with what keeps it from being launched, the rounds, then the problems."""
     rows = [("TRIAL", "SETTINGS", "")]
@@ -103,7 +112,7 @@ def tuning_plan_lines(plan: TuningPlan) -> list[str]:
         *aligned(rows),
         "",
         *rounds,
-        f"{plan.launches} servers one after the other, {plan.requests} requests; kept in {one_line(plan.directory)}",
+        *([_cost(plan)] if any(trial.problem is None for trial in plan.trials[1:]) else []),
         *([f"captures anew: {RECAPTURES}."] if any(map(_aside, plan.trials)) else []),
         *(f"problem: {one_line(problem)}" for problem in plan.problems),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from remote.agents.server.contract import EngineCommand
-from remote.agents.server.plan import engine_command, read_model_config
+from remote.agents.server.plan import foresee_command
 from remote.errors import Precondition
 from remote.jobs import launch
 from remote.pipeline import estimates, stages
@@ -264,7 +264,7 @@ def _command(spec: Spec, python: str) -> "EngineCommand | launch.LaunchPlan | No
     if isinstance(spec, ServerSpec):
         # An input that is missing or wrong is among the problems already.
         with suppress(Precondition):
-            return engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+            return foresee_command(spec, python=python)
         return None
     return launch.plan(spec, python)
 

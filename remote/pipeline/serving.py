@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from remote.agents.server.plan import engine_command, read_model_config
+from remote.agents.server.plan import foresee_command, read_model_config
 from remote.errors import RoostError
 from remote.jobs.gpu_demand import gpu_demand
 from remote.pipeline import stages
@@ -34,8 +34,9 @@ def plan_server(
     environment: dict[str, str] = {}
     problems: list[str] = []
     try:
-        command = engine_command(spec, python=python, port=0, model_config=read_model_config(spec.model))
+        command = foresee_command(spec, python=python)
         argv, environment = command.argv, command.environment
+        read_model_config(spec.model)
         problems = check_server(run.name, spec, root, python)
     except RoostError as error:
         problems = [say(error)]

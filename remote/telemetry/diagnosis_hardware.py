@@ -174,7 +174,7 @@ def _errors(window: Window, events: EventMemory) -> Iterator[Finding]:
             code="hardware",
             severity="error" if window.gpus else "warning",
             subject="NVIDIA driver",
-            summary="the NVIDIA driver does not answer, so no device can be read",
+            summary="the NVIDIA driver cannot be used, so no device can be read",
             evidence=joined(
                 sample.gpu_detail or (broken[0].sample.error if broken else None),
                 f"{len(window.gpus)} devices known, {len(owned)} jobs on them",
@@ -218,7 +218,7 @@ def _error_advice(gpu: GpuWindow, error: str) -> str:
     index = gpu.sample.gpu_index
     if "lost" in words or "bus" in words:
         return (
-            "its jobs cannot go on: stop them, reboot the host, then check power, cooling and seating if it comes back"
+            "a job on it cannot go on: stop it, reboot the host, then check power, cooling and seating if it comes back"
         )
     if "reset" in words:
         return _RESET.format(index=index)

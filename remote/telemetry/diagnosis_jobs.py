@@ -124,13 +124,14 @@ def busy_not_working(window: Window) -> Iterator[Finding]:
                 severity="error",
                 subject=job.sample.job_id,
                 summary=f"{len(spinning)} devices of {job.name} are busy and nothing comes of it",
-                evidence=joined(*_spin_figures(spinning), shown),
+                evidence=joined(*_spin_figures(spinning), shown.words),
                 advice="collective calls that wait for a peer look like this: `roost logs "
                 f"{job.sample.job_id}` and NCCL_DEBUG=INFO name the collective, `py-spy dump --pid PID` of each rank the one "
                 "that is elsewhere; NCCL_P2P_DISABLE=1 helps where reads between devices hang",
                 job_id=job.sample.job_id,
                 hold_s=HUNG_HOLD_S,
                 lapse_s=2.0,
+                at=window.sample.sampled_at - shown.seconds,
             )
 
 
@@ -143,22 +144,34 @@ def _spins(gpu: GpuWindow) -> bool:
     return memory is None or memory < HUNG_MEMORY
 
 
-def _stands_still(window: Window, job: JobWindow) -> str | None:
-    """By what the job is seen to stand still, in words: its own pace, that of the jobs that it serves, or its tokens."""
+class _Standstill(NamedTuple):
+    """How long nothing has come of it, and by what that is seen."""
+
+    seconds: float
+    words: str
+
+
+def _stands_still(window: Window, job: JobWindow) -> _Standstill | None:
+    """By what the job is seen to stand still: its own pace, that of the jobs that it serves, or its tokens."""
     engine = window.engines.get(job.sample.job_id)
     if engine is not None:
         if engine.stalled_s >= HUNG_SERVER_S:
-            return f"{engine.sample.running_requests} requests at work without a token for {duration_text(engine.stalled_s)}"
+            asked, stalled = engine.sample.running_requests, duration_text(engine.stalled_s)
+            return _Standstill(engine.stalled_s, f"{asked} requests at work without a token for {stalled}")
         served = [other for other in window.of_run(job) if other.sample.activity in ("extract", "evaluate")]
         waiting = [other for other in served if _is_late(other, HUNG_AGE_S, HUNG_PERIODS)]
-        return None if not waiting or len(waiting) < len(served) else _age_text(waiting[0])
+        return None if not waiting or len(waiting) < len(served) else _standstill_of(waiting[0])
     if _is_late(job, HUNG_AGE_S, HUNG_PERIODS):
-        return _age_text(job)
+        return _standstill_of(job)
     return None
 
 
 def _is_late(job: JobWindow, age_s: float, periods: float) -> bool:
     return job.is_due and job.stuck_s > max(age_s, periods * (job.sample.progress_period_s or 0.0))
+
+
+def _standstill_of(job: JobWindow) -> _Standstill:
+    return _Standstill(job.stuck_s, _age_text(job))
 
 
 def _age_text(job: JobWindow) -> str:

@@ -91,7 +91,7 @@ def why_unreachable(error: Exception) -> str:
     if code == NO_DRIVER:
         return "the NVIDIA kernel module is not loaded; `nvidia-smi` on the host says more"
     if code == VERSION_MISMATCH:
-        return f"NVML does not fit the loaded kernel module ({error}): the driver was updated; reboot, or load the module anew"
+        return f"the driver was updated: reboot, or load its kernel module anew; NVML does not fit the one that is loaded ({error})"
     return f"NVML does not answer ({error}); `nvidia-smi` on the host says more"
 
 

@@ -22,6 +22,9 @@ from remote.telemetry.nvml_events import EventWatch
 from remote.telemetry.nvml_lanes import Devices
 
 _SIMULATED = "simulated"
+_PLAYED = "NVML_STANDIN_SCENARIO"
+"""Set where a stand-in plays the driver; one that refuses everything cannot say so by its version."""
+
 _ALL_BROKEN_PERIODS = 30
 """After so many with nothing but faults of every device a new process asks whether the driver is another one."""
 
@@ -104,7 +107,8 @@ def _ask_count() -> int | ReaderReport:
         return pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         source: GpuSource = "none" if error_code(error) == NO_LIBRARY else "error"
-        return ReaderReport(source=source, detail=why_unreachable(error))
+        played = "SIMULATED: " if _PLAYED in os.environ else ""
+        return ReaderReport(source=source, detail=played + why_unreachable(error))
 
 
 def _driver_version() -> str:

@@ -129,3 +129,12 @@ def test_a_host_before_a_verb_that_has_none_is_refused(roost) -> None:
     refused = roost("-H", "nowhere", "embedded", "stop")
     assert refused.exit_code == 2
     assert "acts on no host that can be named" in refused.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("demo",)])
+def test_without_a_terminal_the_screen_is_refused_and_what_says_it_as_text_is_named(arguments: tuple[str, ...]) -> None:
+    told = roost(*arguments)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert "needs a terminal" in told.stderr
+    assert "roost telemetry --watch" in told.stderr

@@ -53,6 +53,12 @@ def test_what_stands_in_the_way_is_named(plan: Plan, key: str, value: str, word:
     assert any(word in problem for problem in plan(**{key: value}).problems)
 
 
+def test_flags_can_be_read_before_the_model_is_there(plan: Plan) -> None:
+    found = plan(target__model="models/absent", engine__attention_backend="triton")
+    assert "triton" in found.command
+    assert any("config.json" in problem for problem in found.problems)
+
+
 def test_a_run_that_serves_with_another_engine_gives_that_one(plan: Plan) -> None:
     found = plan(serving='{ name = "vllm", device = "cpu", flags = { no-such-flag = 1 } }')
     assert found.spec.engine.name == "vllm"

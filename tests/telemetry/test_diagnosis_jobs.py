@@ -104,6 +104,7 @@ def test_devices_that_spin_without_progress_are_told():
     assert told.subject == JOB
     assert "of 600 W" in told.evidence
     assert "usually 2 s" in told.evidence
+    assert told.since == pytest.approx(START + 60, abs=2.0), "not when it was noticed, but when it last got on"
 
 
 def test_without_power_and_memory_figures_the_pace_decides():

@@ -18,6 +18,7 @@ _NARROW_PLOT, _WIDE_PLOT = 24, 100
 """Columns that a plot beside another has at least, and that it does without where another can stand beside it."""
 _LINE_GAP = 3
 _RECENT = 300
+_SMOOTHED = 10
 
 
 class Curve(NamedTuple):
@@ -69,8 +70,10 @@ def curves_of(state: HostState) -> list[Curve]:
             )
     rates = (("prefill", state.readings.prefill, "primary"), ("decode", state.readings.decode, "primary"))
     for label, history, color in rates:
-        if history.last is not None and any(history.tail(_RECENT)):
-            found.append(_curve(label, label, format_rate(history.last, "tok"), history, 0.0, color))
+        if any(recent := [value for value in history.tail(_RECENT) if value is not None]):
+            # A prompt is read within a second of many: the mean is what the others show, not whether one is read just now.
+            mean = sum(recent[-_SMOOTHED:]) / len(recent[-_SMOOTHED:])
+            found.append(_curve(label, label, format_rate(mean, "tok"), history, 0.0, color))
     if state.readings.acceptance.last is not None:
         last = f"{state.readings.acceptance.last:.2f}"
         found.append(_curve("acceptance length", "acceptance", last, state.readings.acceptance, 1.0, "success"))

@@ -109,7 +109,8 @@ def _mount_line(
     text.append(f"{one_line(mount.path)} ", style=palette.foreground)
     text.append("█" * filled, style=palette.fullness(fraction))
     text.append("░" * (_BAR_WIDTH - filled), style=palette["bar-empty"])
-    share = f" {format_percent(fraction)} of {format_bytes(mount.total_bytes)} used," if size else ""
+    usable = mount.used_bytes + mount.free_bytes  # as df has it: what root keeps for itself is neither
+    share = f" {format_percent(fraction)} of {format_bytes(usable)} used," if size else ""
     text.append(f"{share} {format_bytes(mount.free_bytes)} free", style=palette.foreground)
     if rate:
         text.append(f"  {_filling(mount.fill_rate_bytes_per_s)}", style=palette.quiet)

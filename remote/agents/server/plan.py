@@ -19,6 +19,20 @@ def engine_command(spec: ServerSpec, *, python: str, port: int, model_config: di
     return KINDS[spec.engine.name].command(spec, Place(python, port, model_config))
 
 
+def foresee_command(spec: ServerSpec, *, python: str) -> EngineCommand:
+    """The launch as a plan shows it, with port 0; a model that is not on the host is missed only where its layers are captured.
+
+    Raises Precondition as `engine_command` does, and for a capture without the model.
+    """
+    try:
+        model_config = read_model_config(spec.model)
+    except Precondition:
+        if spec.capture is not None:
+            raise
+        model_config = {}
+    return engine_command(spec, python=python, port=0, model_config=model_config)
+
+
 def read_model_config(model: str) -> dict[str, Any]:
     """The model's config.json; raises Precondition when there is none."""
     path = Path(model) / "config.json"

@@ -55,7 +55,7 @@ def work(spec: ServerSpec, job: JobContext) -> JobResult:
                 reason=death.info.message, restart=restarts.in_a_row, most=restarts.most, pause_s=pause
             )
         else:
-            summary = {"url": ready.url, "startup_s": ready.startup_s, "served_s": launch.elapsed_s()}
+            summary = {"url": ready.url, "startup_s": ready.startup_s, "served_s": launch.elapsed_s() - ready.startup_s}
             return JobResult(summary={**summary, "restarts": restarts.total})
         finally:
             launch.tell("stopping")
