@@ -24,7 +24,8 @@ _MEASUREMENT = 3
 
 
 class Inputs(NamedTuple):
-    """Everything that a run reads; `mapping_source` is the hash of the mapping that is to be copied.
+    """Everything that a run reads; `mapping_source` is the hash of the mapping that is to be copied, `initial` that of the drafter
+    which the training begins as.
 
     `store_source` is the hash of the manifest of the store that it is given, in place of the conversations `train`.
     """
@@ -34,6 +35,7 @@ class Inputs(NamedTuple):
     evaluation: Prompts
     mapping_source: str | None
     store_source: str | None = None
+    initial: str | None = None
 
 
 class Fingerprints(NamedTuple):
@@ -55,7 +57,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
     """The fingerprints of the artifacts that `run` makes of `inputs`."""
     extraction = _of_store(run, inputs)
     vocabulary = combine("vocabulary", extraction, run.vocabulary, inputs.mapping_source)
-    training = training_fingerprint(run, extraction, vocabulary)
+    training = training_fingerprint(run, extraction, vocabulary, inputs.initial)
     measured = [
         _MEASUREMENT,
         inputs.evaluation.sha256,
@@ -83,9 +85,23 @@ def _of_store(run: RunConfig, inputs: Inputs) -> str:
     )
 
 
-def training_fingerprint(run: RunConfig, store: str, mapping: str) -> str:
-    """That of the drafter which `run` trains on the store and the mapping with these fingerprints."""
-    return combine("training", _LEARNING, store, mapping, _numerics_of_training(run))
+def training_fingerprint(run: RunConfig, store: str, mapping: str, initial: str | None) -> str:
+    """That of the drafter which `run` trains on the store and the mapping with these fingerprints, beginning as `initial`."""
+    return combine("training", _LEARNING, store, mapping, _numerics_of_training(run), initial)
+
+
+def hash_initial(run: RunConfig, root: Path) -> str | None:
+    """The content of the drafter that the training begins as, None when it begins anew; raises NotFound."""
+    if run.training.init_from is None:
+        return None
+    directory = resolve_path(root, run.training.init_from)
+    files = [directory / "config.json", *sorted(directory.glob("*.safetensors"))]
+    if not files[0].is_file() or len(files) == 1:
+        raise NotFound(
+            f"there is no drafter in {directory}",
+            hint="Name the directory of one (config.json and safetensors) as training.init_from, or leave it out to begin anew.",
+        )
+    return combine("initial", *map(hash_file, files))
 
 
 def captures_alike(run: RunConfig, other: RunConfig) -> bool:
@@ -130,6 +146,6 @@ def _pace(engine: EngineConfig) -> list[object]:
 
 def _numerics_of_training(run: RunConfig) -> dict[str, object]:
     kept = msgspec.to_builtins(run.training)
-    for comfort in TRAINING_COMFORT:
+    for comfort in (*TRAINING_COMFORT, "init_from"):  # its content counts, not where it lies
         del kept[comfort]
     return kept

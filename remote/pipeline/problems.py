@@ -15,7 +15,7 @@ from remote.jobs.leases import no_devices
 from remote.jobs.secret_store import names_of_lost_secrets
 from remote.paths import resolve_path
 from remote.pipeline import stages
-from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_mapping_source
+from remote.pipeline.fingerprints import UNDECIDED, Inputs, hash_initial, hash_mapping_source
 from remote.pipeline.given_store import describe_given_store
 from remote.pipeline.inputs import (
     Conversations,
@@ -57,9 +57,10 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     before = len(problems)
     mapping_source = _attempt(problems, lambda: hash_mapping_source(run, root))
     store_source = _attempt(problems, lambda: describe_given_store(run, target, root) if target else None)
+    initial = _attempt(problems, lambda: hash_initial(run, root))
     inputs = None
     if target and (train or store_source) and held_out and len(problems) == before:
-        inputs = Inputs(target, train, held_out, mapping_source, store_source)
+        inputs = Inputs(target, train, held_out, mapping_source, store_source, initial)
     problems.extend(_check_target(run, target) if target else [])
     _attempt(problems, lambda: check_rope(target) if target else None)
     problems.extend(_check_data(run, train, held_out) if held_out and (train or given) else [])

@@ -83,13 +83,15 @@ def vocabulary(plan: Blueprint) -> VocabularySpec:
 
 def training(plan: Blueprint) -> TrainingSpec:
     """Train and export the drafter."""
+    config = plan.run.training
+    begun = None if config.init_from is None else plan.path(config.init_from)
     return TrainingSpec(
         store=str(plan.layout.store),
         mapping=str(plan.layout.mapping),
         target_model=plan.path(plan.run.target.model),
         drafter=str(plan.layout.drafter),
         checkpoints=str(plan.layout.checkpoints),
-        training=plan.run.training,
+        training=msgspec.structs.replace(config, init_from=begun),
         fingerprint=plan.fingerprints.training,
     )
 

@@ -13,7 +13,7 @@ from remote.jobs.gpu_demand import gpu_demand
 from remote.paths import resolve_path
 from remote.pipeline import estimates, stages
 from remote.pipeline.config import load_run
-from remote.pipeline.fingerprints import UNDECIDED, training_fingerprint
+from remote.pipeline.fingerprints import UNDECIDED, hash_initial, training_fingerprint
 from remote.pipeline.inputs import Target, describe_target
 from remote.pipeline.plan import free_bytes
 from remote.pipeline.problems import check_gpus, check_ranks, check_rope, say
@@ -26,11 +26,12 @@ from remote.protocol.specs import TrainingSpec
 
 
 class _Data(NamedTuple):
-    """What is trained on; `fingerprints` are those of the store and of the mapping."""
+    """What is trained on; `fingerprints` are those of the store and of the mapping, `initial` the hash of the drafter that it begins as."""
 
     target: Target
     store: StoreProperties
     fingerprints: tuple[str, str]
+    initial: str | None
 
 
 def plan_training(request: PlanTraining, *, root: Path) -> TrainingPlan:
@@ -43,13 +44,13 @@ def plan_training(request: PlanTraining, *, root: Path) -> TrainingPlan:
     problems = [*check_ranks(run), *check_gpus(run.name, gpu_demand(spec), "training")]
     data = None
     try:
-        data = _look(spec)
+        data = _look(spec, hash_initial(run, root))
     except RoostError as error:
         problems.append(say(error))
     free = free_bytes(Path(spec.drafter).parent)
     if data is None:
         return _plan(run, spec, "run", None, None, free, problems)
-    spec = msgspec.structs.replace(spec, fingerprint=training_fingerprint(run, *data.fingerprints))
+    spec = msgspec.structs.replace(spec, fingerprint=training_fingerprint(run, *data.fingerprints, data.initial))
     action = "skip" if isinstance(inspect(Path(spec.drafter), spec.fingerprint, thorough=False), Valid) else "run"
     if action == "run" and has_checkpoint(Path(spec.checkpoints), spec.fingerprint):
         action = "resume"
@@ -95,7 +96,7 @@ def _spec(run: RunConfig, request: PlanTraining, root: Path) -> TrainingSpec:
     return msgspec.structs.replace(spec, **changed)
 
 
-def _look(spec: TrainingSpec) -> _Data:
+def _look(spec: TrainingSpec, initial: str | None) -> _Data:
     """Read what the training reads, as far as it goes without its weights; raises NotFound or Precondition."""
     target = describe_target(Path(spec.target_model))
     store, mapping = Path(spec.store), Path(spec.mapping)
@@ -123,7 +124,7 @@ def _look(spec: TrainingSpec) -> _Data:
             hint=f"`roost vocabulary convert {mapping} DIR` makes one that was",
         )
     check_rope(target)
-    return _Data(target, properties, (manifest.fingerprint, read_manifest(mapping).fingerprint))
+    return _Data(target, properties, (manifest.fingerprint, read_manifest(mapping).fingerprint), initial)
 
 
 def _conflicts(spec: TrainingSpec) -> list[str]:

@@ -102,7 +102,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
 
     An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes with a device each: what is learned does
     not depend on how many share them. A drafter is measured on held-out text with every checkpoint; of those the newest
-    `checkpoints_kept` stay, and the best.
+    `checkpoints_kept` stay, and the best. It begins as the drafter in the directory `init_from`, if that is named.
     """
 
     drafter: DrafterConfig = DrafterConfig()
@@ -123,6 +123,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     log_every: Positive = 10
     checkpoint_every: Positive = 500
     checkpoints_kept: Positive = 2
+    init_from: str | None = None
 
 
 TRAINING_COMFORT = ("device", "ranks", "threads", "log_every", "checkpoints_kept")

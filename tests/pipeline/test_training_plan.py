@@ -73,3 +73,20 @@ def test_a_mapping_that_roost_did_not_make_is_converted_first(plan: Plan, root: 
     (root / "mapping/manifest.json").unlink()
     (problem,) = plan().problems
     assert "roost vocabulary convert" in problem
+
+
+def test_the_drafter_that_it_begins_as_counts_by_its_content(plan: Plan, root: Path):
+    (problem,) = plan(training__init_from="drafters/old").problems
+    assert "there is no drafter in" in problem
+    for name, weights in (("old", b"1"), ("same", b"1"), ("new", b"2")):
+        place = root / "drafters" / name
+        place.mkdir(parents=True)
+        (place / "config.json").write_text("{}")
+        (place / "model.safetensors").write_bytes(weights)
+    anew, *begun = [
+        plan(**({"training__init_from": f"drafters/{name}"} if name else {})) for name in ("", "old", "same", "new")
+    ]
+    assert begun[0].spec.training.init_from == str(root / "drafters/old")
+    old, same, new = (found.spec.fingerprint for found in begun)
+    assert old == same != new
+    assert anew.spec.fingerprint not in {old, new}

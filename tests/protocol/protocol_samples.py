@@ -48,7 +48,9 @@ EXTRACTION = run.ExtractionConfig(
     keep_free_bytes=1 << 30,
 )
 VOCABULARY = run.VocabularyConfig(draft_vocab_size=32000, source="/data/mapping", minimum_coverage=0.9)
-TRAINING = run.TrainingConfig(drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu")
+TRAINING = run.TrainingConfig(
+    drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu", init_from="drafters/old"
+)
 SPECULATION = run.SpeculationConfig(num_steps=3, top_k=1, draft_tokens=4)
 EVALUATION = run.EvaluationConfig(concurrency=[1, 4], prompts=20, max_tokens=64, attention_backend="torch_native")
 RUN = run.RunConfig(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from remote.agents.training.batches import Window, held_out_samples
 from remote.agents.training.export import ExportedMapping
+from remote.agents.training.initial import read_initial
 from remote.agents.training.loading import BatchReader, store_windows
 from remote.agents.training.model import Drafter, DrafterShape
 from remote.agents.training.numerics import rms_norm
@@ -127,12 +128,22 @@ def _mapping(path: Path) -> tuple[ExportedMapping, Tensor]:
     return ExportedMapping(d2t, torch.from_numpy(mapping.t2d.copy())), d2t + torch.arange(len(d2t))
 
 
+def _beginning(
+    spec: TrainingSpec, mapping: ExportedMapping, target: TargetConfig, layer_ids: list[int]
+) -> tuple[DrafterShape, dict[str, Tensor] | None]:
+    """The drafter's sizes, and the weights that it begins with where it has learned before."""
+    if spec.training.init_from is not None:
+        return read_initial(Path(spec.training.init_from), mapping, target, layer_ids)
+    shape = drafter_shape(target, spec.training, draft_vocab_size=len(mapping.d2t), aux_layers=len(layer_ids))
+    return shape, None
+
+
 def shape_drafter(spec: TrainingSpec) -> Exportable:
     """The drafter of a training with weights that mean nothing yet. Raises Precondition."""
-    mapping, draft_ids = _mapping(Path(spec.mapping))
+    mapping, _ = _mapping(Path(spec.mapping))
     target = read_target_config(Path(spec.target_model))
     layer_ids = list(StoreReader(Path(spec.store)).properties.layer_ids)
-    shape = drafter_shape(target, spec.training, draft_vocab_size=len(draft_ids), aux_layers=len(layer_ids))
+    shape, _ = _beginning(spec, mapping, target, layer_ids)
     return Exportable(Drafter(shape), mapping, target, layer_ids)
 
 
@@ -151,7 +162,7 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     if not windows:
         raise Precondition(f"nothing in the store {spec.store} counts in the loss: its loss masks are empty")
     layer_ids = list(properties.layer_ids)
-    shape = drafter_shape(target, config, draft_vocab_size=len(draft_ids), aux_layers=len(layer_ids))
+    shape, learned = _beginning(spec, mapping, target, layer_ids)
     head = weights.head[: target.vocab_size].float()
     drafter = Drafter(shape)
     initialise(
@@ -160,6 +171,8 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
         draft_head=head[draft_ids],
         seed=config.seed,
     )
+    if learned is not None:
+        drafter.load_state_dict(learned)
     teacher = Teacher(head.to(device), mapping.t2d.to(device))
     pre_norm = properties.final_norm != "post_norm"
     norm = partial(rms_norm, weight=weights.final_norm.to(device), eps=target.rms_norm_eps) if pre_norm else None
