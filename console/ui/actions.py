@@ -83,9 +83,11 @@ class Actions(App[int]):
 
     def action_theme(self) -> None:
         """The next of our themes."""
-        names = [theme.name for theme in load_themes()]
+        names = [theme.name for theme in load_themes().themes]
         current = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(current + 1) % len(names)]
+        self.clear_notifications()
+        self.notify(f"Theme {self.theme}", markup=False, timeout=2)
         self.render_state()
 
     def action_help_panel(self) -> None:

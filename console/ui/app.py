@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from textual import work
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.events import Key
 from textual.screen import ModalScreen, Screen
@@ -36,7 +36,7 @@ from console.ui.screens.detail import DetailScreen
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
-from console.ui.themes import DEFAULT, load_themes
+from console.ui.themes import DEFAULT, WITHOUT_COLOR, load_themes, version
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
@@ -47,6 +47,7 @@ from remote.protocol.jobs import Job, is_over
 
 _DRAIN_S = 0.1
 _REFRESH_S = 1.0
+_THEMES_S = 2.0
 _QUEUE = 2000
 _BACKGROUND = ("jobs", "watch", "history", "topology")
 """What nobody asked for by a key: a failure of it is told without taking the keyboard."""
@@ -61,7 +62,8 @@ class RoostApp(Actions):
     COMMANDS = {ActionCommands}
 
     def __init__(self, host_name: str, connect: Connect) -> None:
-        super().__init__()
+        # Without colour Textual greys everything, unless the colours are the terminal's own: then it leaves them out.
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._connect = connect
         self._state = HostState(host_name)
         self._session: HostSession | None = None
@@ -73,9 +75,10 @@ class RoostApp(Actions):
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
-        for theme in load_themes():
-            self.register_theme(theme)
-        self.theme = DEFAULT
+        self._themes_version = version()
+        self._theme_problems: list[str] = []
+        self._register_themes()
+        self.theme = WITHOUT_COLOR if self.no_color else DEFAULT
 
     def get_default_screen(self) -> Overview:
         """The overview is what lies under everything."""
@@ -91,9 +94,31 @@ class RoostApp(Actions):
         for name, page in self._pages.items():
             self.install_screen(page, name)
         self.listen()
+        self._tell_theme_problems()
         self.set_interval(_DRAIN_S, self._drain)
+        self.set_interval(_THEMES_S, self.reload_themes)
         self.set_interval(_REFRESH_S, self.render_state)
         self.call_after_refresh(self.render_state)
+
+    def reload_themes(self) -> None:
+        """Take over what was changed in a theme's file; a file that cannot be read leaves the theme as it was."""
+        now = version()
+        if now == self._themes_version:
+            return
+        self._themes_version = now
+        self._register_themes()
+        self._tell_theme_problems()
+        self.mutate_reactive(App.theme)
+        self.render_state()
+
+    def _register_themes(self) -> None:
+        themes, self._theme_problems = load_themes()
+        for theme in themes:
+            self.register_theme(theme)
+
+    def _tell_theme_problems(self) -> None:
+        for problem in self._theme_problems:
+            self.notify(sanitize(problem), severity="warning", markup=False)
 
     @property
     def palette(self) -> Palette:

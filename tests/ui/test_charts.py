@@ -19,7 +19,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def palette() -> Palette:
-    theme = load_themes()[0]
+    theme = load_themes().themes[0]
     colors = {name: getattr(theme, name) for name in ("primary", "accent", "foreground", "success", "warning", "error")}
     return Palette.from_variables({**colors, **theme.variables})
 

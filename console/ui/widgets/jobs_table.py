@@ -39,7 +39,8 @@ class JobsTable(DataTable[Text]):
         else:
             for job_id, row in cells.items():
                 for (column, _), old, new in zip(columns, self._shown[job_id], row, strict=True):
-                    if old != new:
+                    # Rich compares texts without the style of the whole, which another theme or state changes.
+                    if old != new or old.style != new.style:
                         self.update_cell(job_id, column, new)
         self._shown = cells
         if shown_job is not None and shown_job.job_id in cells:

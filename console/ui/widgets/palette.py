@@ -8,7 +8,7 @@ _LEVELS = ("level-1", "level-2", "level-3", "level-4")
 
 
 class Palette:
-    """Colours as `#rrggbb`."""
+    """Colours as `#rrggbb`, or by the names that Rich has for the terminal's own."""
 
     def __init__(self, colors: Mapping[str, str]) -> None:
         self._colors = dict(colors)
@@ -16,7 +16,7 @@ class Palette:
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """The colours of a theme's CSS variables."""
-        return cls({role: variables[role] for role in (*_ROLES, *_LEVELS)})
+        return cls({role: variables[role].removeprefix("ansi_") for role in (*_ROLES, *_LEVELS)})
 
     def __getitem__(self, role: str) -> str:
         return self._colors[role]
