@@ -157,7 +157,8 @@ def tuning_lines(report: TuningReport) -> list[str]:
 
 
 def _trial_row(trial: TrialReport) -> tuple[str, ...]:
-    settings, reason = settings_words(trial.settings), one_line(trial.reason)
+    # What the engine said last follows on lines of its own; the job has them, and the report.
+    settings, reason = settings_words(trial.settings), one_line(trial.reason.split("\n", 1)[0])
     if not trial.measurements:
         return (str(trial.number), settings, "", "", "", "", f"{trial.outcome}: {reason}")
     last = trial.measurements[-1]

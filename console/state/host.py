@@ -10,7 +10,7 @@ from console.state.logs import LogBuffer
 from console.state.readings import Readings
 from console.state.series import Series
 from remote.protocol.frames import Event, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
-from remote.protocol.jobs import Finished, Job, Queued, Running, Starting, Stopping
+from remote.protocol.jobs import Finished, Job, Paused, Queued, Running, Starting, Stopping
 from remote.protocol.jobs import Lost as LostJob
 from remote.protocol.progress import (
     STAGES,
@@ -192,7 +192,9 @@ class HostState:
         return [(stage, _settled(known.get(stage, StagePending()), run)) for stage in STAGES]
 
     def time_left_s(self, job: Job) -> float | None:
-        """What the run expects of the stage that `job` works for; None when it is over or nothing is known."""
+        """What the run expects of the stage that `job` works for; None when it is over, waits or nothing is known."""
+        if isinstance(job.state, Paused):
+            return None
         for state in self.stages.get(job.run_id or "", {}).values():
             if isinstance(state, StageRunning) and state.job_id == job.job_id:
                 return state.eta_s

@@ -36,6 +36,9 @@ _MEASUREMENT_BYTES = 600
 _REASON_BYTES = 500
 _FINALISTS = 2
 _FEWEST_PROMPTS = 4
+_QUIET_DRIFT = 0.15
+"""From here on a host is told not to be quiet: the same server was not as fast at the end as at the beginning."""
+
 _ODD_SHARE = 0.1
 """By how much the share of odd answers may exceed that of the present settings."""
 
@@ -327,11 +330,14 @@ def choose(finalists: Sequence[tuple[int, Comparison]], drift: float) -> tuple[i
     number, best = finalists[0]
     low, high = best.interval
     said = f"trial {number} is {best.speedup:.2f} times as fast (95% interval {low:.2f} to {high:.2f})"
+    drifted = f"the run file's own settings, measured before and after, differ by {drift:.0%} from themselves"
+    if drift > _QUIET_DRIFT:
+        drifted += ": this host was not quiet, measure again when it is"
     if low <= 1:
-        return None, f"the best, {said}: not surely faster than what the run file has"
+        return None, f"the best, {said}: not surely faster than what the run file has; {drifted}"
     if best.speedup - 1 <= drift:
-        return None, f"the best, {said}, but the run file's own settings differ by {drift:.0%} from themselves"
-    return number, f"{said}; the run file's own settings differ by {drift:.0%} from themselves"
+        return None, f"the best, {said}, but {drifted}"
+    return number, f"{said}; {drifted}"
 
 
 def read_tuning(store: JobStore, job_id: str) -> TuningReport:

@@ -176,7 +176,7 @@ def _advise(decision: Decision, levels: Sequence[LevelVerdict], outputs: _Output
             f"it helps at {helps} and not at {hurts} requests at a time: serve with it only where the loads are such{named}"
         )
     first = levels[0]
-    if decision != "promote" and first.acceptance_length >= GOOD_ACCEPTANCE:
+    if decision != "promote" and not first.disturbed and first.acceptance_length >= GOOD_ACCEPTANCE:
         advice.append(
             f"a verification takes as long as {first.step_cost:.2f} plain steps and brings {first.acceptance_length:.2f} tokens: "
             f"fewer speculative steps or a smaller draft vocabulary make it cheaper"

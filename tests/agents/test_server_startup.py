@@ -71,6 +71,14 @@ def test_an_unknown_cause_gives_the_last_words_only():
     assert "line 900" not in message
 
 
+def test_an_unknown_cause_begins_with_the_exception_that_was_raised():
+    log = SCHEDULER_CRASH.format("ValueError: EAGLE is not supported in attention backend torch_native")
+    message, _ = explain_death(-9, log.encode(), SGLANG.causes, "engine")
+    assert message.startswith(
+        "the engine ended with signal 9 after ValueError: EAGLE is not supported in attention backend"
+    )
+
+
 def test_a_kill_without_words_points_to_the_kernel_and_a_crash_does_not():
     message, hint = explain_death(-9, b"all was well\n", SGLANG.causes, "engine")
     assert "signal 9" in message

@@ -8,6 +8,10 @@ from remote.protocol.specs import EngineSection
 
 _PHASES: tuple[Phase, ...] = ("launching", "loading_weights", "capturing_graphs", "warming_up")
 _LINES = 12
+_REASON_LETTERS = 300
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): .+")
+"""The last line of a traceback."""
+
 _ROOT_CAUSE = re.compile(
     rb"^\((?:EngineCore|\w*Worker)\w* pid=\d+\) ERROR .*\] ((?:\w+\.)*\w+(?:Error|Exception): .+)", re.MULTILINE
 )
@@ -40,7 +44,9 @@ def explain_death(
         return f"the engine {how}: {known.meaning}. It said last:\n{said}", known.hint.replace("{section}", section)
     is_silent = exit_code == -9 and b"hit an exception" not in text
     hint = KILLED if is_silent else "the server's log has the whole story"
-    return f"the engine {how}. It said last:\n{said}", hint
+    raised = [*first, *(line for line in reversed(lines) if _EXCEPTION.match(line))]
+    after = f" after {raised[0][:_REASON_LETTERS]}" if raised else ""
+    return f"the engine {how}{after}. It said last:\n{said}", hint
 
 
 def _ending(exit_code: int | None) -> str:
