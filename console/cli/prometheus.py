@@ -152,7 +152,8 @@ class Reading(Collector):
     def _own(self) -> Iterable[Metric]:
         sample = self._sample
         yield from self._families(_GPU_LABELS, [(self._gpu(gpu), _device(gpu)) for gpu in sample.gpus])
-        yield from self._families(("Hostname",), [([self._host], _host(sample.host, sample.sampled_at))])
+        played = Own("roost_gpus_simulated", "1 where a stand-in plays the devices.", sample.gpu_source == "simulated")
+        yield from self._families(("Hostname",), [([self._host], [*_host(sample.host, sample.sampled_at), played])])
         yield from self._families(
             ("cpu", "Hostname"),
             [

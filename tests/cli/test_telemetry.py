@@ -174,6 +174,12 @@ def test_prometheus_tells_a_series_once_with_its_earliest_time() -> None:
     ]
 
 
+@pytest.mark.parametrize(("source", "value"), [("nvml", 0.0), ("simulated", 1.0)])
+def test_prometheus_says_when_the_devices_are_played(source, value) -> None:
+    played = msgspec.structs.replace(TELEMETRY_SAMPLE, gpu_source=source)
+    assert figures(exposition(played, "lab-1", []))["roost_gpus_simulated"][0].value == value
+
+
 def test_prometheus_leaves_out_what_is_not_known() -> None:
     unknown = {
         name: None
