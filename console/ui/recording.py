@@ -12,6 +12,7 @@ from console.state.link import Connecting, LinkState, Lost, Up
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
+from remote.protocol.journal import JournalEntry
 from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
 from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
 from remote.protocol.requests import JobList
@@ -33,6 +34,7 @@ class RecordedSession:
         self.stopped: list[str] = []
         self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
         self.storage: StorageReport | None = None
+        self.journal: list[JournalEntry] = []
         self.mappings: dict[str, MappingInspection] = {}
         self.coverages: dict[str, CoverageReport] = {}
         self.measured: list[MappingCoverageSpec] = []
@@ -131,6 +133,10 @@ class RecordedSession:
     async def read_verdict(self, job_id: str) -> VerdictReport:  # noqa: ARG002 - a recording holds one verdict
         """The recorded verdict."""
         return self._answer(VerdictReport, "no verdict: the run did not get that far")
+
+    async def read_journal(self) -> list[JournalEntry]:
+        """What a test or a demonstration put there."""
+        return self.journal
 
     async def read_storage(self) -> StorageReport:
         """What a test or a demonstration put there; a recording holds none."""

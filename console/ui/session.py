@@ -11,12 +11,15 @@ from console.state.link import LinkState
 from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
+from remote.protocol.journal import JournalEntry
 from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
 from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
 from remote.protocol.storage import StorageReport
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 ACTOR = "screen"
+
+_JOURNAL_ENTRIES = 50
 
 
 class HostSession(Protocol):
@@ -60,6 +63,10 @@ class HostSession(Protocol):
 
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
+        ...
+
+    async def read_journal(self) -> list[JournalEntry]:
+        """The newest changes that anybody asked of the host, newest first."""
         ...
 
     async def inspect_mapping(self, path: str) -> MappingInspection:
@@ -138,6 +145,10 @@ class LiveSession:
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
         return await operations.read_storage(self._session)
+
+    async def read_journal(self) -> list[JournalEntry]:
+        """The newest changes that anybody asked of the host, newest first."""
+        return (await operations.read_journal(self._session, limit=_JOURNAL_ENTRIES)).entries
 
     async def inspect_mapping(self, path: str) -> MappingInspection:
         """All that the host knows of a mapping."""

@@ -6,7 +6,9 @@ import pytest
 from console.ui.keymap import PAGES
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.widgets.page_tabs import title_letters
+from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import JobChanged
+from remote.protocol.journal import JournalEntry
 from remote.protocol.reports import RunPlan
 from remote.protocol.specs import RunSpec
 from remote.protocol.storage import StorageEntry, StorageReport, TrashEntry
@@ -104,6 +106,32 @@ async def test_a_question_that_failed_is_told_on_its_page(embedded_run, show) ->
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("6")
         await screen.until_shown("✗ the recording has no look at the disks' directories")
+
+
+async def test_who_changed_what_is_on_the_page_of_the_hosts(embedded_run, show) -> None:
+    refused = JournalEntry(
+        at=0.0,
+        actor="mcp:planner",
+        origin=None,
+        action="reclaim",
+        subject="runs/old",
+        summary="",
+        plan="abc",
+        op_id="1",
+        outcome="refused",
+        code=ErrorCode.CONFLICT,
+        message="what lies there changed",
+        ended_at=1.0,
+    )
+    done = msgspec.structs.replace(
+        refused, action="stop", subject="run-1", summary="enough", outcome="done", message=None
+    )
+    async with show(embedded_run, until=180.0, size=(120, 35)) as screen:
+        screen.session.journal = [refused, done]
+        await screen.until_shown("step 225/400  loss")
+        await screen.pilot.press("8")
+        await screen.until_shown("Changes asked of this host", "✗ mcp:planner", "refused: what lies there changed")
+        await screen.until_shown("stop run-1  enough")
 
 
 async def test_a_broken_file_of_hosts_is_told_on_their_page(embedded_run, show, tmp_path, monkeypatch) -> None:
