@@ -159,9 +159,13 @@ def stop(
         int | None,
         typer.Option("--revision", metavar="N", help="Refuse when the job changed since you saw this revision of it."),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which jobs would end; stop nothing.")] = False,  # noqa: FBT002
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Stop a job and the jobs that it started; asks first."""
+    if dry_run:
+        _show_what_would_end(job_id, host, as_json=as_json)
+        return
 
     async def work() -> Job:
         if confirm != job_id and not agreed(f"Stop {job_id} on {host}?"):
@@ -177,6 +181,20 @@ def stop(
         print_document("job", job)
     else:
         print_text(f"{job.job_id}: {state_words(job.state)}")
+
+
+def _show_what_would_end(job_id: str, host: str, *, as_json: bool) -> None:
+    async def work() -> list[Job]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            job = await operations.get_job(session, job_id)
+            others = [each for each in await operations.list_jobs(session) if each.run_id == job_id]
+            return [each for each in (job, *others) if not is_over(each.state)]
+
+    jobs = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("jobs", jobs)
+    else:
+        print_text("\n".join(job_table(jobs)) if jobs else f"{job_id} is over, and so is what it started")
 
 
 def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # noqa: FBT002

@@ -135,16 +135,19 @@ def purge(
     confirm: Annotated[
         str | None, typer.Option("--confirm", metavar="HOST", help="Repeat the host's name to do it unasked.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")] = False,  # noqa: FBT002
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Delete entries of the trash for good, as a job with progress."""
 
-    async def work() -> Job | None:
+    async def work() -> Job | list[TrashEntry] | None:
         async with operations.open_host(host, actor=ACTOR) as session:
             trash = (await operations.read_storage(session)).trash
             chosen = _choose(trash, names or [], everything=everything)
+            if dry_run:
+                return chosen
             if not chosen:
                 return None
             narrate("\n".join(trash_lines(chosen)))
@@ -157,11 +160,21 @@ def purge(
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     job = execute(work(), as_json=as_json)
+    if isinstance(job, list):
+        _print_trash(job, as_json=as_json)
+        return
     if as_json:
         print_document("job", job)
     else:
         print_text("the trash is empty" if job is None else f"{job.job_id}: {state_words(job.state)}")
     raise typer.Exit(0 if job is None else exit_code_of(job))
+
+
+def _print_trash(entries: list[TrashEntry], *, as_json: bool) -> None:
+    if as_json:
+        print_document("trash", entries)
+    else:
+        print_text("\n".join(trash_lines(entries)) if entries else "the trash is empty")
 
 
 def _choose(trash: list[TrashEntry], names: list[str], *, everything: bool) -> list[TrashEntry]:

@@ -24,7 +24,7 @@ from console.documents import DOCUMENTS, log_text, require_field, schema_of, sch
 from console.ui.keymap import ACTIONS
 from remote.protocol.frames import JobChanged
 from remote.protocol.jobs import Finished, Paused, Queued, Running
-from remote.protocol.requests import LogPage, StartJob
+from remote.protocol.requests import LogPage, StartJob, StopJob
 
 CLI = Path(__file__).resolve().parents[2] / "console" / "cli"
 OVER = Finished(started_at=NOW - 9, ended_at=NOW - 1, outcome="succeeded", exit_code=0, signal=None, reason="verified")
@@ -240,6 +240,16 @@ def test_a_job_need_not_be_waited_for_and_no_wait_is_endless(words, played_host,
     given_up = roost(*words, "--timeout", "0.05", "--json")
     assert given_up.exit_code == 4
     assert check(given_up)["next_command"].startswith(f"roost wait {job_id[:8]}")
+
+
+def test_what_a_stop_would_end_is_shown_and_nothing_is_stopped(played_host, roost):
+    run = msgspec.structs.replace(JOB, job_id="run-1", run_id=None, state=Running(since=NOW, pid=7))
+    child = msgspec.structs.replace(run, job_id="run-1-server", run_id="run-1")
+    ended = msgspec.structs.replace(child, job_id="run-1-extraction", state=OVER)
+    played_host.jobs = [run, child, ended, msgspec.structs.replace(run, job_id="other")]
+    told = check(roost("stop", "run-1", "--dry-run", "--json"))
+    assert [job["job_id"] for job in told] == ["run-1", "run-1-server"]
+    assert not [request for request in played_host.asked if isinstance(request, StopJob)]
 
 
 def test_a_page_of_a_log_does_not_cut_a_character():
