@@ -32,6 +32,7 @@ class Actions(App[int]):
     """
 
     actions: tuple[Action, ...] = ACTIONS
+    own_keys: dict[str, str]
     _state: HostState
     _session: HostSession | None
     _selected: str | None
@@ -92,7 +93,7 @@ class Actions(App[int]):
 
     def action_help_panel(self) -> None:
         """Keys and meanings."""
-        self.push_screen(Notice("Help", help_text(self.actions)))
+        self.push_screen(Notice("Help", help_text(self.actions, self.own_keys)))
 
     def action_diagnoses(self) -> None:
         """What is wrong, in full."""

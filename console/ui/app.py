@@ -26,7 +26,7 @@ from console.state.sanitize import one_line, sanitize
 from console.ui.actions import Actions
 from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
-from console.ui.keymap import bindings
+from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
 from console.ui.messages import AskWanted, JobOpened, JobSelected, PageWanted
 from console.ui.pages.catalog import PAGE_KINDS
@@ -37,6 +37,7 @@ from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import ACTOR, Connect, HostSession, LiveSession
 from console.ui.themes import DEFAULT, WITHOUT_COLOR, load_themes, version
+from console.ui.user_keys import load_keys
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
@@ -75,6 +76,9 @@ class RoostApp(Actions):
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
+        own = load_keys(self.actions)
+        self.own_keys, self._key_problems = own
+        self.actions = rebound(self.actions, self.own_keys)
         self._themes_version = version()
         self._theme_problems: list[str] = []
         self._register_themes()
@@ -94,6 +98,10 @@ class RoostApp(Actions):
         for name, page in self._pages.items():
             self.install_screen(page, name)
         self.listen()
+        # F1 helps whatever else does.
+        self.set_keymap({name: f"{key},f1" if name == "help_panel" else key for name, key in self.own_keys.items()})
+        for problem in self._key_problems:
+            self.notify(sanitize(problem), severity="warning", markup=False)
         self._tell_theme_problems()
         self.set_interval(_DRAIN_S, self._drain)
         self.set_interval(_THEMES_S, self.reload_themes)

@@ -146,6 +146,14 @@ def key_name(action: Action) -> str:
     return action.sign or _SIGNS.get(action.key, action.key)
 
 
+def rebound(actions: tuple[Action, ...], keys: dict[str, str]) -> tuple[Action, ...]:
+    """The table with a person's own keys, by the ids of their actions."""
+    return tuple(
+        action._replace(key=keys[action.id], sign="", footer_key="") if action.id in keys else action
+        for action in actions
+    )
+
+
 def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:
     """The table as Textual wants it; F1 helps as `?` does."""
     return [

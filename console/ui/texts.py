@@ -8,7 +8,7 @@ from console.config.hosts import RESERVED
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
-from console.ui.keymap import LOG_ACTIONS, VOCABULARY_ACTIONS, Action, key_name
+from console.ui.keymap import LOG_ACTIONS, VOCABULARY_ACTIONS, Action, key_name, rebound
 from console.ui.words import VERDICT_GLYPHS, run_name_of
 from remote.protocol.reports import VerdictReport
 
@@ -82,16 +82,16 @@ def verdict_text(verdict: VerdictReport, job_id: str, host: str) -> RenderableTy
     return Group(*parts)
 
 
-def help_text(actions: tuple[Action, ...]) -> RenderableType:
-    """Keys and the meaning of what is on the screen."""
+def help_text(actions: tuple[Action, ...], own_keys: dict[str, str]) -> RenderableType:
+    """Keys, of which a person may have own ones by the ids of their actions, and the meaning of what is on the screen."""
     keys = [(key_name(action), action.help) for action in actions]
-    on_a_log = [(key_name(action), action.help) for action in LOG_ACTIONS]
+    on_a_log = [(key_name(action), action.help) for action in rebound(LOG_ACTIONS, own_keys)]
     return Group(
         two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
         Text("\nOn a log that has the whole screen", style="bold"),
         two_columns(on_a_log),
         Text("\nOn the page of the mappings", style="bold"),
-        two_columns([(key_name(action), action.help) for action in VOCABULARY_ACTIONS]),
+        two_columns([(key_name(action), action.help) for action in rebound(VOCABULARY_ACTIONS, own_keys)]),
         Text(),
         two_columns(_MEANINGS),
         Text("\nJobs run on the host under supervisors of their own. Closing this screen stops nothing."),
