@@ -2,6 +2,7 @@
 
 from typing import Annotated, NoReturn
 
+import tomllib
 import typer
 
 from console import operations, operations_server
@@ -122,6 +123,18 @@ def export(
     )
 
 
+def _template_variable(text: str) -> tuple[str, bool | int | float | str]:
+    """`thinking=false` as a run file has it: a TOML value, or plain words."""
+    name, is_given, value = text.partition("=")
+    if not (name.isidentifier() and is_given):
+        raise typer.BadParameter("--template is NAME=VALUE, such as thinking=false")
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+    return name, read if isinstance(read, (bool, int, float)) else value
+
+
 @app.command("import", short_help="Make a store of another trainer's files.")
 def import_files(
     layout: Layout,
@@ -129,6 +142,14 @@ def import_files(
     store: Store,
     model: Annotated[str, typer.Option("--model", help="The target that the states are of, on the host.")],
     layer_ids: Annotated[str, typer.Option("--layer-ids", help="Hugging Face ids, such as 2,15,27.")],
+    template: Annotated[
+        list[str],
+        typer.Option(
+            "--template",
+            metavar="NAME=VALUE",
+            help="A variable of the chat template with which the conversations were read, such as thinking=false.",
+        ),
+    ] = [],  # noqa: B006
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
@@ -140,7 +161,12 @@ def import_files(
     if not all(word.isdecimal() for word in words):
         raise typer.BadParameter("--layer-ids are numbers with commas between them, such as 2,15,27")
     spec = StoreImportSpec(
-        layout=layout, directory=directory, store=store, target_model=model, layer_ids=[int(word) for word in words]
+        layout=layout,
+        directory=directory,
+        store=store,
+        target_model=model,
+        layer_ids=[int(word) for word in words],
+        chat_template_kwargs=dict(map(_template_variable, template)),
     )
     _end(
         "conversion",

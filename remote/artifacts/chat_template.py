@@ -7,7 +7,7 @@ with a `tokenizer.json` need the `tokenizers` library alone; others (Kimi's tikt
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -33,23 +33,27 @@ class TokenizedConversation(NamedTuple):
 
 
 class ChatTemplate:
-    """Renders and tokenizes conversations for the model in a directory; raises Precondition when it has no template."""
+    """Renders and tokenizes conversations for the model in a directory; raises Precondition when it has no template.
 
-    def __init__(self, model: Path) -> None:
+    `variables` are what a request calls `chat_template_kwargs`; names that the template does not know change nothing.
+    """
+
+    def __init__(self, model: Path, variables: Mapping[str, bool | float | str] = {}) -> None:
         settings = _read_json(model / "tokenizer_config.json")
         self.source = _template_source(model, settings)
         self.eos_token = _token_text(settings.get("eos_token"))
         self._names = {
             name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "pad_token", "unk_token")
         }
+        self._variables = dict(variables)
         self._template = _compile(model, self.source)
         self._encode, self._decode = _tokenizer(model)
         self.tokenizer_sha256 = hash_tokenizer(model)
 
     @property
     def sha256(self) -> str:
-        """The hash of the template's source."""
-        return hashlib.sha256(self.source.encode()).hexdigest()
+        """The hash of the template's source and its variables."""
+        return _hash(self.source, self._variables)
 
     def prompt_ids(self, turns: Sequence[Turn]) -> list[int]:
         """The ids that a server is asked to continue: the turns and the opening of the assistant's answer."""
@@ -100,7 +104,8 @@ class ChatTemplate:
 
     def _render(self, turns: Sequence[Turn], *, opening: bool) -> str:
         try:
-            return self._template.render(messages=list(turns), add_generation_prompt=opening, **self._names)
+            given = {**self._names, **self._variables, "messages": list(turns), "add_generation_prompt": opening}
+            return self._template.render(given)
         except jinja2.TemplateError as error:
             raise Precondition(
                 f"the chat template refuses a conversation: {error}", hint="mend the data file"
@@ -158,9 +163,14 @@ def _tokenizer(model: Path) -> tuple[Callable[[str], list[int]], Callable[[list[
     return lambda text: list(slow.encode(text, add_special_tokens=False)), lambda ids: str(slow.decode(ids))
 
 
-def hash_chat_template(model: Path) -> str:
-    """The SHA-256 of a model's chat template; raises Precondition where it has none."""
-    return hashlib.sha256(_template_source(model, _read_json(model / "tokenizer_config.json")).encode()).hexdigest()
+def hash_chat_template(model: Path, variables: Mapping[str, bool | float | str]) -> str:
+    """The SHA-256 of a model's chat template with its variables; raises Precondition where it has none."""
+    return _hash(_template_source(model, _read_json(model / "tokenizer_config.json")), variables)
+
+
+def _hash(source: str, variables: Mapping[str, bool | float | str]) -> str:
+    told = f"\0{json.dumps(dict(variables), sort_keys=True)}" if variables else ""
+    return hashlib.sha256(f"{source}{told}".encode()).hexdigest()
 
 
 def hash_tokenizer(model: Path) -> str:

@@ -25,7 +25,8 @@ def plan_extraction(document: str, overrides: Mapping[str, str], *, root: Path) 
             hint="`roost extraction verify` looks at that; leave extraction.source out to plan an extraction",
         )
     spec = stages.extraction(Blueprint.draw(run, root, UNDECIDED), UNKNOWN_URL)
-    target, template = describe_target(Path(spec.target_model)), ChatTemplate(Path(spec.target_model))
+    target = describe_target(Path(spec.target_model))
+    template = ChatTemplate(Path(spec.target_model), spec.chat_template_kwargs)
     samples = read_samples(Path(spec.conversations), template, max_samples=spec.max_samples, max_length=spec.max_length)
     properties = StoreProperties(
         model=spec.target_model,

@@ -65,6 +65,7 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
         run.evaluation,
         _numerics(run.serving_engine),
         _pace(run.serving_engine),
+        *_template(run),
     ]
     drafter_report = combine("drafter", training, run.speculation, measured)
     baseline_report = combine("baseline", inputs.target.fingerprint, drafter_report, measured)
@@ -82,7 +83,13 @@ def _of_store(run: RunConfig, inputs: Inputs) -> str:
         [run.data.max_samples, run.data.max_length],
         run.extraction.layer_ids,
         _numerics(run.engine),
+        *_template(run),
     )
+
+
+def _template(run: RunConfig) -> list[object]:
+    """Nothing for the template as it is, so that stores of before stay valid."""
+    return [run.target.chat_template_kwargs] if run.target.chat_template_kwargs else []
 
 
 def training_fingerprint(run: RunConfig, store: str, mapping: str, initial: str | None) -> str:

@@ -58,7 +58,7 @@ def _differences(run: RunConfig, target: Target, properties: StoreProperties) ->
         yield f"it was extracted from a model with another config.json than {model} has"
     if properties.tokenizer_sha256 != hash_tokenizer(model):
         yield f"its ids come from another tokenizer than that of {model}"
-    if properties.chat_template_sha256 != hash_chat_template(model):
+    if properties.chat_template_sha256 != hash_chat_template(model, run.target.chat_template_kwargs):
         yield f"its conversations were read through another chat template than that of {model}"
     if not properties.samples:
         yield "it holds no samples"

@@ -63,6 +63,7 @@ def extraction(plan: Blueprint, url: str) -> ExtractionSpec:
         max_length=data.max_length,
         max_samples=data.max_samples,
         target_revision=plan.run.target.revision,
+        chat_template_kwargs=plan.run.target.chat_template_kwargs,
         fingerprint=plan.fingerprints.extraction,
     )
 
@@ -112,6 +113,7 @@ def evaluation_server(plan: Blueprint, arm: Arm) -> ServerSpec:
         ),
         section=section_of(plan.run),
         drafter=drafter if arm == "drafter" else None,
+        chat_template_kwargs=plan.run.target.chat_template_kwargs,
     )
 
 
@@ -129,6 +131,7 @@ def evaluation(plan: Blueprint, arm: Arm, url: str, server_pid: int | None = Non
         reference=None if of_drafter else str(plan.layout.drafter_report),
         drafter=str(plan.layout.drafter) if of_drafter else None,
         server_pid=server_pid,
+        chat_template_kwargs=plan.run.target.chat_template_kwargs,
     )
 
 

@@ -20,11 +20,20 @@ CAPTURE_MEMORY_BYTES = 4 << 30
 """Some seventy thousand tokens of a model with 7,168 columns, three layers and the final state in bfloat16."""
 
 
+TemplateVariables = dict[str, bool | int | float | str]
+"""Variables of a chat template by their names in it."""
+
+
 class TargetConfig(Config, frozen=True, kw_only=True):
-    """The model that is to become faster: a Hugging Face directory on the host."""
+    """The model that is to become faster: a Hugging Face directory on the host.
+
+    `chat_template_kwargs` are variables of its chat template, as SGLang and vLLM take them with a request: Kimi-K2.5 answers at once
+    with `thinking = false`. Conversations are read and the model is asked with them.
+    """
 
     model: str
     revision: str | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class DataConfig(Config, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from remote.protocol.run import (
     Positive,
     RunConfig,
     SpeculationConfig,
+    TemplateVariables,
     TrainingConfig,
     VocabularyConfig,
 )
@@ -54,7 +55,8 @@ EngineSection = Literal["engine", "serving"]
 class ServerSpec(Message, frozen=True, kw_only=True):
     """Serve `model` on a loopback port that the agent picks and reports as `ServerReady`.
 
-    `section` is where the run file describes the engine: what goes wrong is told with the keys that mend it.
+    `section` is where the run file describes the engine: what goes wrong is told with the keys that mend it. Whoever measures the
+    server asks it through the model's chat template with `chat_template_kwargs`.
     """
 
     model: str
@@ -62,6 +64,7 @@ class ServerSpec(Message, frozen=True, kw_only=True):
     section: EngineSection = "engine"
     capture: Capture | None = None
     drafter: DrafterServing | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class ExtractionSpec(Message, frozen=True, kw_only=True):
@@ -77,6 +80,7 @@ class ExtractionSpec(Message, frozen=True, kw_only=True):
     fingerprint: str
     max_samples: int | None = None
     target_revision: str | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class Recapture(Message, frozen=True, kw_only=True):
@@ -110,13 +114,17 @@ class StoreExportSpec(Message, frozen=True, kw_only=True):
 
 
 class StoreImportSpec(Message, frozen=True, kw_only=True):
-    """Make a store of another trainer's files, which hold the states of `target_model` at `layer_ids`."""
+    """Make a store of another trainer's files, which hold the states of `target_model` at `layer_ids`.
+
+    `chat_template_kwargs` are those with which its conversations were read; a run that learns from it has to have the same.
+    """
 
     layout: StoreLayout
     directory: str
     store: str
     target_model: str
     layer_ids: LayerIds
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class VocabularySpec(Message, frozen=True, kw_only=True):
@@ -187,6 +195,7 @@ class EvaluationSpec(Message, frozen=True, kw_only=True):
     reference: str | None = None
     drafter: str | None = None
     server_pid: int | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class BenchmarkSpec(Message, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from console.embedded.locations import EmbeddedHome
-from remote.artifacts.chat_template import ChatTemplate
+from remote.artifacts.chat_template import ChatTemplate, hash_chat_template
 from remote.artifacts.conversations import read_conversations
 from remote.engines.paths import SGLANG_CPU
 from remote.errors import Precondition
@@ -97,6 +97,20 @@ def test_a_question_without_an_answer_is_left_out(template: ChatTemplate) -> Non
 def test_a_template_in_its_own_file_is_taken(tmp_path: Path) -> None:
     template = ChatTemplate(model_with(tmp_path, OWN_TEMPLATE_WORDS + OPENING))
     assert marked(template, "Where?", "Here.") == ("<|user|>Where?<|end|><|assistant|>Here.<|end|>", "Here.<|end|>")
+
+
+def test_a_variable_of_the_template_changes_what_is_read_and_its_hash(tmp_path: Path) -> None:
+    """As Kimi-K2.5's `thinking`: the opening of an answer that is no thought belongs to the prompt, and does not count."""
+    answered = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ '~' if m.role == 'assistant' }}{{ m.content }}<|end|>{% endfor %}"
+    )
+    opening = "{% if add_generation_prompt %}<|assistant|>{{ '~' if thinking is defined and not thinking }}{% endif %}"
+    model = model_with(tmp_path, answered + opening)
+    plain, at_once = ChatTemplate(model), ChatTemplate(model, {"thinking": False, "messages": "is not one"})
+    assert marked(plain, "Where?", "Here.")[1] == "~Here.<|end|>"
+    assert marked(at_once, "Where?", "Here.") == ("<|user|>Where?<|end|><|assistant|>~Here.<|end|>", "Here.<|end|>")
+    assert plain.sha256 == hash_chat_template(model, {})
+    assert at_once.sha256 != plain.sha256 != hash_chat_template(model, {"thinking": True})
 
 
 def test_a_template_that_rewrites_earlier_turns_is_refused(tmp_path: Path) -> None:

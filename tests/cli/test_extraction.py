@@ -82,6 +82,15 @@ def test_an_import_names_the_target_and_its_layers(played_host, roost) -> None:
     assert started(played_host) == spec
 
 
+def test_an_import_says_with_which_variables_of_the_template_it_was_read(played_host, roost) -> None:
+    arguments = ("extraction", "import", "specforge", "theirs", "s", "--model", "m", "--layer-ids", "2")
+    assert roost(*arguments, "--template", "thinking=false", "--template", "effort=not much").exit_code == 0
+    assert started(played_host).chat_template_kwargs == {"thinking": False, "effort": "not much"}
+    told = roost(*arguments, "--template", "thinking")
+    assert told.exit_code == 2
+    assert "thinking=false" in told.stderr
+
+
 @pytest.mark.parametrize("ids", ["2,x", "2,-1", "", "2;3"])
 def test_layer_ids_that_are_none_are_a_usage_error(played_host, roost, ids: str) -> None:
     arguments = ("extraction", "import", "specforge", "theirs", "runs/a/store", "--model", "m", "--layer-ids", ids)

@@ -234,6 +234,16 @@ def test_a_rope_that_no_drafter_is_served_with_is_said_before_anything_is_captur
     assert "the target's rope type is 'longrope'" in problem
 
 
+def test_variables_of_the_template_make_another_store_and_other_reports(root: Path, python: str, document: str) -> None:
+    def marks(text: str) -> Fingerprints:
+        return draw_plan(load_run(text), root=root, python=python)[1].fingerprints
+
+    before, same = marks(document), marks(f"{document}\n[target.chat_template_kwargs]\n")
+    other = marks(f"{document}\n[target.chat_template_kwargs]\nthinking = false\n")
+    assert same == before
+    assert not set(other) & set(before)
+
+
 def test_the_same_plan_has_the_same_fingerprint(plan: Plan):
     assert plan().fingerprint == plan().fingerprint
     assert plan().fingerprint != plan(training__seed="1").fingerprint

@@ -82,7 +82,7 @@ class Benchmark:
         self._spec = spec
         self._settings = spec.benchmark
         self._job = job
-        template = ChatTemplate(Path(spec.server.model))
+        template = ChatTemplate(Path(spec.server.model), spec.server.chat_template_kwargs)
         self._file = resolve_path(job.root, spec.prompts)
         prompts = read_prompts(self._file)
         self._prompts = choose_prompts(prompts, self._settings.prompts or len(prompts))

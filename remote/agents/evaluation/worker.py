@@ -38,7 +38,7 @@ class Evaluation:
         self.spec = spec
         self.job = job
         self.client = EngineClient(spec.url)
-        template = ChatTemplate(Path(spec.target_model))
+        template = ChatTemplate(Path(spec.target_model), spec.chat_template_kwargs)
         self.prompts = choose_prompts(read_prompts(Path(spec.prompts)), spec.evaluation.prompts)
         self.inputs = {prompt.prompt_id: template.prompt_ids(prompt.turns) for prompt in self.prompts}
 

@@ -69,7 +69,7 @@ def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
     """Make a store of another trainer's files; samples that cannot be believed are quarantined. Raises Precondition."""
     source, model = resolve_path(job.root, spec.directory), resolve_path(job.root, spec.target_model)
     found = list(layouts.read_all(source, spec.layout, len(spec.layer_ids)))
-    template = ChatTemplate(model)
+    template = ChatTemplate(model, spec.chat_template_kwargs)
     first = found[0]
     properties = StoreProperties(
         model=str(model),

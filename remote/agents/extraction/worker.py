@@ -41,7 +41,7 @@ class Extraction:
         self.job = job
         self.store = Path(spec.store)
         self.spool = Path(spec.capture.spool_directory)
-        self.template = ChatTemplate(Path(spec.target_model))
+        self.template = ChatTemplate(Path(spec.target_model), spec.chat_template_kwargs)
         self.engine = check_ready(self.spool, spec.capture.layer_ids)
         self.samples = self._read()
         self.filling: Filling | None = None
