@@ -201,18 +201,21 @@ class HostState:
         return None
 
     def wanted_progress(self) -> dict[str, int]:
-        """Whose progress is to be streamed, and from where: the newest run and what it started."""
-        run = self.newest_run()
-        if run is None:
-            return {}
-        return {job.job_id: self.progress_seq.get(job.job_id, 0) for job in [run, *self.children(run.job_id)]}
+        """Whose progress is to be streamed, and from where: the newest run, what it started, and the newest training."""
+        run, training = self.newest_run(), self.newest_training()
+        wanted = [] if run is None else [run, *self.children(run.job_id)]
+        wanted += [] if training is None else [training]
+        return {job.job_id: self.progress_seq.get(job.job_id, 0) for job in wanted}
+
+    def newest_training(self) -> Job | None:
+        """The training that was started last, by a run or by itself."""
+        trainings = (job for job in self.jobs.values() if job.agent == "training")
+        return max(trainings, key=lambda job: job.created_at, default=None)
 
     def training_curves(self) -> Curves | None:
-        """The curves of the newest run's training."""
-        run = self.newest_run()
-        if run is None:
-            return None
-        return next((self.curves[job.job_id] for job in self.children(run.job_id) if job.job_id in self.curves), None)
+        """The curves of the newest training, once it has told any."""
+        training = self.newest_training()
+        return None if training is None else self.curves.get(training.job_id)
 
     def _apply_sample(self, sample: TelemetrySample, now: float) -> None:
         if self.sample is not None and 0 < self.sample.sampled_at - sample.sampled_at < _CLOCK_SET_BACK_S:

@@ -39,7 +39,7 @@ class PageKey(NamedTuple):
 PAGES = (
     PageKey("overview", "1", "Overview", "Everything that matters, on one page"),
     PageKey("pipeline", "2", "Pipeline", "The newest run: its stages, their jobs, and what they made"),
-    PageKey("logs", "3", "Logs", "The logs of all jobs, one or several merged by time"),
+    PageKey("logs", "3", "Logs", "The log of the job that is selected on the overview"),
     PageKey("training", "4", "Training", "Loss, accuracy and rates as plots"),
     PageKey("vocabulary", "5", "Vocabulary", "The draft vocabulary and its mapping"),
     PageKey("storage", "6", "Storage", "What lies on the host's disks, and freeing them"),

@@ -79,6 +79,14 @@ def test_in_the_middle_one_stage_is_running_with_an_estimate(events) -> None:
     assert set(state.wanted_progress()) == {run.job_id, *(each.job_id for each in state.children(run.job_id))}
 
 
+def test_a_training_by_itself_is_watched_and_drawn_once_it_tells_of_a_step(events) -> None:
+    state = played(events)
+    by_itself = job("training-by-itself", Running(since=0.0, pid=1), created_at=2e9)
+    state.apply(JobChanged(job=by_itself), 0.0)
+    assert by_itself.job_id in state.wanted_progress()
+    assert state.training_curves() is None, "not those of another training"
+
+
 def test_progress_that_comes_twice_counts_once(events) -> None:
     once, twice = played(events), played(sorted([*events, *events], key=lambda pair: pair[0]))
     assert once.progress_seq == twice.progress_seq

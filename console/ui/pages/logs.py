@@ -1,4 +1,4 @@
-"""The logs of all jobs."""
+"""The log of the selected job on a page."""
 
 from textual.app import ComposeResult
 

@@ -8,7 +8,7 @@ from console.ui.widgets.glance import Glance
 
 
 class TrainingPage(Page):
-    """The curves of the newest run."""
+    """The curves of the newest training, also of one that is over."""
 
     NAME = "training"
 
