@@ -1,5 +1,6 @@
 """Copying a mapping so that what arrives is what left, whole, and nothing that was there is lost."""
 
+import os
 from pathlib import Path
 
 from remote.artifacts.landing import ASIDE_MARK, clear_landed, is_taken, land
@@ -10,6 +11,9 @@ from remote.artifacts.safe_copy import OnProgress, copy_files
 from remote.artifacts.tree_scan import files_of
 from remote.errors import Conflict, NotFound, Precondition, WorkFailed
 from remote.protocol.jobs import ArtifactRef
+
+_OF_A_MAPPING = ("d2t", "t2d", "vocab_mapping")
+"""How the files of mappings begin, of whichever trainer."""
 
 
 def copy_mapping(
@@ -25,8 +29,9 @@ def copy_mapping(
     """Copy the five files byte for byte and seal them; an identical destination is left as it is, or sealed.
 
     Raises Precondition for a source that does not validate (nothing is written then), Conflict for a different destination
-    unless `replace`, which moves the old one aside. `fingerprint`, `coverage` and `origin` go into the manifest.
+    unless `replace`, which moves the old mapping aside, and for one that lies within another artifact. `fingerprint`, `coverage` and `origin` go into the manifest.
     """
+    _refuse_within_an_artifact(destination)
     read_mapping(source)
     report = validate_mapping(source)
     hashes = {file.name: file.sha256 for file in report.files}
@@ -47,6 +52,7 @@ def copy_mapping(
                 f"{destination} exists and differs from {source}; nothing was written",
                 hint="choose another destination, or pass --replace, which keeps the old one beside it",
             )
+        _require_a_mapping(destination)
     with land(destination, identity) as landing:
         if copy_files(source, tree, landing, on_progress) != hashes:
             landing.discard()
@@ -63,6 +69,25 @@ def copy_mapping(
 def backups_of(mapping: Path) -> list[Path]:
     """What copies over `mapping` left beside it, the oldest first."""
     return sorted(mapping.parent.glob(f"{mapping.name}{ASIDE_MARK}*"))
+
+
+def _refuse_within_an_artifact(destination: Path) -> None:
+    for above in Path(os.path.normpath(destination)).parents:
+        if (above / MANIFEST_NAME).exists():
+            raise Conflict(
+                f"{destination} lies within {above}, which is an artifact of its own; nothing was written",
+                hint="choose a destination outside of it; to put the mapping in its place, name it and pass --replace",
+            )
+
+
+def _require_a_mapping(destination: Path) -> None:
+    """`--replace` puts a mapping aside, also a broken one, and an empty directory; never somebody's store or home."""
+    names = {path.name for path in destination.iterdir()} if destination.is_dir() else {destination.name}
+    if names and not any(name.startswith(_OF_A_MAPPING) for name in names):
+        raise Conflict(
+            f"{destination} exists and is no mapping; it was not replaced",
+            hint="choose another destination, or move that away yourself",
+        )
 
 
 def _provenance(source: Path) -> dict[str, str]:

@@ -192,11 +192,22 @@ def test_a_different_destination_is_kept_unless_told_and_even_then_not_lost(kimi
     (destination / "precious.txt").write_text("mine")
     with pytest.raises(Conflict, match="nothing was written"):
         copy_mapping(kimi, destination, on_progress=nothing)
+    with pytest.raises(Conflict, match="is no mapping; it was not replaced"):
+        copy_mapping(kimi, destination, replace=True, on_progress=nothing)
     assert [path.name for path in destination.iterdir()] == ["precious.txt"]
+    (destination / "d2t.npy").touch()
     copy_mapping(kimi, destination, replace=True, on_progress=nothing)
     assert validate_mapping(destination).valid
     (aside,) = tmp_path.glob("copy.replaced-*")
     assert (aside / "precious.txt").read_text() == "mine"
+
+
+def test_no_copy_lands_within_another_artifact(kimi: Path, tmp_path: Path) -> None:
+    copy_mapping(kimi, tmp_path / "one", on_progress=nothing)
+    for within in (tmp_path / "one/nested", tmp_path / "one/deep/er", tmp_path / "else/../one/nested"):
+        with pytest.raises(Conflict, match="an artifact of its own"):
+            copy_mapping(kimi, within, on_progress=nothing)
+    assert not (tmp_path / "one/nested").exists()
 
 
 def test_a_broken_source_is_refused_before_anything_is_written(kimi: Path, tmp_path: Path) -> None:
@@ -257,6 +268,7 @@ def test_a_replacement_that_breaks_off_leaves_the_old_or_the_new(
     destination = tmp_path / "copy"
     destination.mkdir()
     (destination / "precious.txt").write_text("mine")
+    (destination / "d2t.npy").touch()
     place = landing.Landing if point == "discard" else landing
     real = getattr(place, point)
 

@@ -18,7 +18,7 @@ from remote.agents.evaluation import worker as evaluation
 from remote.agents.extraction import requests
 from remote.agents.extraction import worker as extraction
 from remote.agents.harness import JobContext
-from remote.agents.training import checkpoint
+from remote.agents.training import checkpoint, publishing
 from remote.agents.training import worker as training
 from remote.agents.vocabulary import worker as vocabulary
 from remote.artifacts import mapping_copy, safetensors_stream, store_writer
@@ -194,8 +194,8 @@ POINTS = {
     "a mapping's tensors": Point("build", vocabulary, "save_tensors"),
     "a checkpoint": Point("train", checkpoint, "_state"),
     "a checkpoint's manifest": Point("train", checkpoint, "write_manifest"),
-    "the drafter": Point("export", training, "write_checkpoint"),
-    "the drafter's manifest": Point("export", training, "write_manifest"),
+    "the drafter": Point("export", publishing, "write_checkpoint"),
+    "the drafter's manifest": Point("export", publishing, "write_manifest"),
     "a report": Point("report", evaluation, "write_atomic"),
     "a report's manifest": Point("report", evaluation, "write_manifest"),
     "a trial's figures": Point("tune", trials, "write_atomic"),
@@ -342,6 +342,7 @@ def test_a_copy_that_waits_leaves_what_it_replaces(small_disk: SmallDisk, tmp_pa
     """The old mapping is whole while the new one waits, and is kept beside it afterwards."""
     target = small_disk.path / "made"
     target.mkdir()
+    (target / "d2t.npy").touch()
     (target / "notes").write_text("the old one")
     small_disk.fill(leave=16 << 10)
     job = open_job(tmp_path, "job")
