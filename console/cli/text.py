@@ -141,7 +141,7 @@ def _figure(name: str, value: str | float | None) -> str:
 
 
 def _number(name: str, value: float) -> str:
-    if name == "bytes":
+    if name.startswith("bytes"):
         return format_bytes(value)
     if name == "seconds":
         return format_duration(value)

@@ -64,7 +64,7 @@ class Verification:
 
     def _hash(self) -> None:
         """All files, or the records and the shards that the chosen samples are in."""
-        entries = read_manifest(self.store.directory).files
+        entries = everything = read_manifest(self.store.directory).files
         if self.spec.samples is not None:
             shards = {self.store.shard_of(number) for number in self.chosen}
             entries = [entry for entry in entries if not entry.name.startswith("shard-") or entry.name in shards]
@@ -75,7 +75,9 @@ class Verification:
             self._note(store_check.check_hash(self.store.directory, entry))
             done += entry.bytes
             self.job.tell(StoreChecked(what="bytes", done=done, total=total))
+        left = [entry for entry in everything if entry not in entries]
         self.summary |= {"files_hashed": len(entries), "bytes_hashed": total}
+        self.summary |= {"files_not_read": len(left), "bytes_not_read": sum(entry.bytes for entry in left)}
 
     async def _recapture(self, how: Recapture) -> None:
         """Ask a capturing server for some samples once more, and compare."""
