@@ -75,3 +75,15 @@ def test_a_directory_that_is_there_and_one_that_is_empty_are_refused(tmp_path: P
     spec = StoreImportSpec(layout="specforge", directory="theirs", store="b", target_model=str(MODEL), layer_ids=[1])
     with pytest.raises(Precondition, match="has no rows_"):
         work(spec, job(tmp_path, "import"))
+
+
+@pytest.mark.parametrize("layout", ["specforge", "speculators"])
+def test_a_store_with_one_bit_turned_over_is_not_exported(tmp_path: Path, layout: str) -> None:
+    Inputs(tmp_path, samples=12)
+    shard = sorted((tmp_path / "store").glob("shard-*"))[-1]
+    content = bytearray(shard.read_bytes())
+    content[-9] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(Precondition, match=f"damaged: {shard.name} has other content"):
+        work(StoreExportSpec(layout=layout, store="store", directory="theirs"), job(tmp_path, "export"))
+    assert not (tmp_path / "theirs").exists()

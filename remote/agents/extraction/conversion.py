@@ -9,8 +9,8 @@ from remote.agents.harness import JobContext, main
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.hidden_states import Quarantined, StoreProperties, StoreReader
-from remote.artifacts.manifest import artifact_ref, fingerprint_of, hash_file
-from remote.artifacts.store_check import fault_of_states
+from remote.artifacts.manifest import FileEntry, artifact_ref, fingerprint_of, hash_file, read_manifest
+from remote.artifacts.store_check import check_hash, fault_of_states
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
 from remote.paths import resolve_path
@@ -23,7 +23,10 @@ _SMALL_BYTES = 64 << 10
 
 
 def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
-    """Write every sample into `spec.directory`, which takes its name when all are there. Raises Precondition."""
+    """Write every sample into `spec.directory`, which takes its name when all are there.
+
+    Raises Precondition, also for a store that is not any more what it was: each file is hashed before it is read.
+    """
     store, directory = (
         StoreReader(resolve_path(job.root, spec.store)),
         resolve_path(job.root, spec.directory),
@@ -39,8 +42,13 @@ def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
     shutil.rmtree(part, ignore_errors=True)
     job.write_with_room(part, _SMALL_BYTES, lambda: part.mkdir(parents=True, exist_ok=True))
     total, done = sum(sample.nbytes for sample in store), 0
+    unread = {entry.name: entry for entry in read_manifest(store.directory).files}
+    for name in [name for name in unread if not name.startswith("shard-")]:
+        _require_sound(store, unread.pop(name))
     for number, sample in enumerate(store):
         job.check_stop()
+        if (shard := store.shard_of(number)) in unread:
+            _require_sound(store, unread.pop(shard))
         if spec.layout == "specforge":
             path = layouts.specforge_path(part, number)
             job.write_with_room(
@@ -63,6 +71,14 @@ def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
         job.write_with_room(part, len(lines), lambda: (part / layouts.SAMPLES_NAME).write_bytes(lines))
     publish_directory(part, directory)
     return JobResult(outputs=[], summary={"samples": len(store), "bytes": total, "directory": str(directory)})
+
+
+def _require_sound(store: StoreReader, entry: FileEntry) -> None:
+    for fault in check_hash(store.directory, entry):
+        raise Precondition(
+            f"the store {store.directory} is damaged: {fault}",
+            hint="`roost extraction verify` says what else is; make it again from its inputs",
+        )
 
 
 def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
