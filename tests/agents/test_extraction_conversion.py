@@ -78,7 +78,10 @@ def test_a_directory_that_is_there_and_one_that_is_empty_are_refused(tmp_path: P
 
 
 @pytest.mark.parametrize("layout", ["specforge", "speculators"])
-def test_a_store_with_one_bit_turned_over_is_not_exported(tmp_path: Path, layout: str) -> None:
+def test_a_store_with_one_bit_turned_over_is_not_exported(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     Inputs(tmp_path, samples=12)
     shard = sorted((tmp_path / "store").glob("shard-*"))[-1]
     content = bytearray(shard.read_bytes())
