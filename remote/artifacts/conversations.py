@@ -48,6 +48,7 @@ class _Line(msgspec.Struct, frozen=True):
     truncated: bool = False
 
 
+_NAMED_LINES = 20
 _ROLE_OF_SPEAKER = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bard": "assistant"}
 
 
@@ -115,15 +116,21 @@ def _lines(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def read_conversations(path: Path, *, limit: int | None = None) -> list[Conversation]:
-    """The conversations of a file; raises Precondition that names the line that is none."""
+    """The conversations of a file; raises Precondition that names the lines that are none."""
     conversations: list[Conversation] = []
+    wrong: dict[int, str] = {}
     for number, line in _lines(path, limit):
         try:
             conversations.append(parse_conversation(line, number))
         except (ValueError, RecursionError) as error:
-            raise Precondition(
-                f"{path}:{number} is no conversation: {error}", hint="mend or remove that line"
-            ) from error
+            wrong[number] = str(error)
+    if wrong:
+        first, *others = wrong
+        named = ", ".join(map(str, others[:_NAMED_LINES])) + (", …" if len(others) > _NAMED_LINES else "")
+        more = f"; neither are {len(others):,} more: lines {named}" if others else ""
+        raise Precondition(
+            f"{path}:{first} is no conversation: {wrong[first]}{more}", hint="mend or remove what is named"
+        )
     if not conversations:
         raise Precondition(f"{path} holds no conversations", hint="name a file with at least one line")
     return conversations

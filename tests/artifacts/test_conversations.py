@@ -135,3 +135,11 @@ def test_a_byte_order_mark_and_line_ends_of_windows_are_no_part_of_a_prompt(tmp_
     path = tmp_path / "windows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": "a", "prompt": "x"}\r\n\r\n{"id": "b", "prompt": "y"}\r\n')
     assert [prompt.prompt_id for prompt in read_prompts(path)] == ["a", "b"]
+
+
+def test_all_lines_that_are_no_conversations_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "data.jsonl"
+    good = '{"conversations": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Here."}]}'
+    file.write_text("\n".join([good, "{", good, "[]", *["no"] * 30]))
+    with pytest.raises(Precondition, match=r":2 is no conversation: .+; neither are 31 more: lines 4, 5, .+, …$"):
+        read_conversations(file)
