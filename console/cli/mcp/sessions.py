@@ -40,7 +40,7 @@ class Sessions:
             async with operations.open_host(host, actor=actor) as session:
                 opened.set_result(session)
                 await self._closing.wait()
-        except Exception as error:
+        except Exception as error:  # whoever waits for the session is told, whatever it is
             if opened.done():
                 raise
             opened.set_exception(error)
