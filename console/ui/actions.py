@@ -11,6 +11,7 @@ from console.errors import UnknownHostKey
 from console.state.host import HostState
 from console.state.link import Closed
 from console.state.sanitize import sanitize
+from console.ui.host_feed import HostFeed
 from console.ui.keymap import ACTIONS, Action
 from console.ui.login import ask_for_trust
 from console.ui.messages import AlertsOpened
@@ -33,9 +34,7 @@ class Actions(App[int]):
 
     actions: tuple[Action, ...] = ACTIONS
     own_keys: dict[str, str]
-    _state: HostState
-    _session: HostSession | None
-    _selected: str | None
+    feed: HostFeed
 
     @property
     def nothing_yet(self) -> str:
@@ -48,11 +47,15 @@ class Actions(App[int]):
 
     def shown_job(self) -> Job | None:
         """The job whose log is shown."""
-        raise NotImplementedError
+        return self.feed.shown_job()
 
-    def listen(self) -> object:
-        """Open the host."""
-        raise NotImplementedError
+    @property
+    def _state(self) -> HostState:
+        return self.feed.state
+
+    @property
+    def _session(self) -> HostSession | None:
+        return self.feed.session
 
     def render_state(self) -> None:
         """Draw everything anew."""
@@ -108,20 +111,13 @@ class Actions(App[int]):
         """Each device in full; how they are connected is asked of the host the first time."""
         self._open_detail(GpusScreen())
         if self._state.topology is None:
-            self.ask_topology()
+            self.feed.ask_topology()
 
     def _open_detail(self, screen: DetailScreen) -> None:
         if isinstance(self.screen, DetailScreen):
             self.pop_screen()
         self.push_screen(screen)
         self.call_after_refresh(self.render_state)
-
-    @work(exclusive=True, group="topology", exit_on_error=False)
-    async def ask_topology(self) -> None:
-        """Ask how the devices are connected; a host that cannot tell has nothing to show."""
-        if self._session is not None:
-            self._state.apply(await self._session.read_topology(), self.clock())
-            self.render_state()
 
     def action_command(self) -> None:
         """The exact command of the shown job."""
@@ -138,11 +134,11 @@ class Actions(App[int]):
         self.exit(0)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
-    async def meet_host(self, unknown: UnknownHostKey) -> None:
+    async def meet_host(self, feed: HostFeed, unknown: UnknownHostKey) -> None:
         """Ask whether to trust a host that was never met; connect again after a yes."""
-        self._state.apply(Closed(error=unknown.info), self.clock())
-        if await ask_for_trust(self, self._state.name, unknown):
-            self.listen()
+        feed.state.apply(Closed(error=unknown.info), self.clock())
+        if await ask_for_trust(self, feed.state.name, unknown):
+            feed.listen()
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_run(self) -> None:
@@ -164,7 +160,7 @@ class Actions(App[int]):
         self.clear_notifications()
         if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
             job = await self._session.start_run(plan)
-            self._selected = None
+            self.feed.selected = None
             self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)

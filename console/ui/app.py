@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,12 @@ from textual.worker import Worker, WorkerState
 from console import operations
 from console.errors import ConsoleError, UnknownHostKey
 from console.state.alerts import alerts
-from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
-from console.state.readings import SPAN_S
 from console.state.sanitize import one_line, sanitize
 from console.ui.actions import Actions
 from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
+from console.ui.host_feed import LISTEN, HostFeed
 from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
 from console.ui.messages import AskWanted, JobOpened, JobSelected, PageWanted
@@ -43,15 +42,12 @@ from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.widgets.top_bar import TopBar
 from console.ui.words import job_mark, run_name
-from remote.protocol.frames import Event, JobChanged, LogData
-from remote.protocol.jobs import Job, is_over
+from remote.protocol.frames import Event, JobChanged
+from remote.protocol.jobs import is_over
 
 _DRAIN_S = 0.1
 _REFRESH_S = 1.0
 _THEMES_S = 2.0
-_QUEUE = 2000
-_BACKGROUND = ("jobs", "watch", "history", "topology")
-"""What nobody asked for by a key: a failure of it is told without taking the keyboard."""
 
 
 class RoostApp(Actions):
@@ -65,14 +61,7 @@ class RoostApp(Actions):
     def __init__(self, host_name: str, connect: Connect) -> None:
         # Without colour Textual greys everything, unless the colours are the terminal's own: then it leaves them out.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
-        self._connect = connect
-        self._state = HostState(host_name)
-        self._session: HostSession | None = None
-        self._incoming: asyncio.Queue[tuple[LinkState | Event, float]] = asyncio.Queue(_QUEUE)
-        self._history_due = False
-        self._has_history = False
-        self._selected: str | None = None
-        self._watched: tuple[dict[str, int], dict[str, int]] | None = None
+        self.feed = HostFeed(host_name, connect, self)
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
@@ -97,7 +86,8 @@ class RoostApp(Actions):
         self.animation_level = "none"
         for name, page in self._pages.items():
             self.install_screen(page, name)
-        self.listen()
+        operations.ask_passphrases_with(partial(ask_passphrase, self))
+        self.feed.listen()
         # F1 helps whatever else does.
         self.set_keymap({name: f"{key},f1" if name == "help_panel" else key for name, key in self.own_keys.items()})
         for problem in self._key_problems:
@@ -133,22 +123,6 @@ class RoostApp(Actions):
         """The theme's colours for text that is drawn by hand."""
         return Palette.from_variables({**self.theme_variables, **self.get_css_variables()})
 
-    @work(exclusive=True, group="listen", exit_on_error=False)
-    async def listen(self) -> None:
-        """Open the host and take in what it sends until the link is closed."""
-        operations.ask_passphrases_with(partial(ask_passphrase, self))
-        async with self._connect() as session:
-            self._session = session
-            async for event in session.events():
-                await self._incoming.put((event, self.stamp(session)))
-
-    def begin_anew(self) -> None:
-        """Forget everything and listen from the beginning."""
-        self._state = HostState(self._state.name)
-        self._incoming = asyncio.Queue(_QUEUE)
-        self._session, self._watched, self._has_history = None, None, False
-        self.listen()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """None greys a key out while it would do nothing."""
         return True if self._why_not(action) is None else None
@@ -173,95 +147,62 @@ class RoostApp(Actions):
         }
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """A first connection that failed, or an operation that was refused, is shown with its hint."""
+        """An operation that was refused is shown with its hint."""
         if event.state is WorkerState.ERROR:
             error = event.worker.error
             if not isinstance(error, ConsoleError):
                 raise error if error is not None else RuntimeError(event.worker.name)
-            if isinstance(error, UnknownHostKey):
-                self.meet_host(error)
-                return
-            if event.worker.group == "listen":
-                self._state.apply(Closed(error=error.info), self.clock())
-            if event.worker.group in _BACKGROUND:
-                self.notify(sanitize(error.info.message), severity="warning", markup=False)
-            else:
+            self.show_error(error.info)
+
+    def run_for(self, feed: HostFeed, group: str, work: Coroutine[None, None, None]) -> None:
+        """Run `work` in place of what still runs for the same host in the same group."""
+        name = feed.state.name
+        self.run_worker(
+            self._watched_over(feed, group, work), group=f"{group} of {name}", exclusive=True, exit_on_error=False
+        )
+
+    async def _watched_over(self, feed: HostFeed, group: str, work: Coroutine[None, None, None]) -> None:
+        """A first connection that fails takes the keyboard; what nobody asked for by a key is only told."""
+        try:
+            await work
+        except UnknownHostKey as unknown:
+            self.meet_host(feed, unknown)
+        except ConsoleError as error:
+            if group == LISTEN:
+                feed.state.apply(Closed(error=error.info), self.clock())
                 self.show_error(error.info)
+            else:
+                self.notify(sanitize(error.info.message), severity="warning", markup=False)
+
+    def take_answer(self) -> None:
+        """Draw what a host has answered."""
+        self._sync_watch()
+        self.render_state()
 
     def _drain(self) -> None:
-        took = logs = False
-        while not self._incoming.empty():
-            event, happened_at = self._incoming.get_nowait()
-            was_up = isinstance(self._state.link, Up)
-            self._announce(event)
-            self._state.apply(event, happened_at)
-            took = True
-            logs |= isinstance(event, LogData)
-            if isinstance(event, Up) and not was_up:
-                self._history_due = True
-                self.refresh_jobs()
-        if took:
+        took = self.feed.drain()
+        if took.anything:
             self._sync_watch()
-            self._sync_history()
-        if logs:
+        if took.logs:
             self._render_logs()
 
-    def _announce(self, event: LinkState | Event) -> None:
+    def announce(self, feed: HostFeed, event: LinkState | Event) -> None:
         """Say when a run that was at work has ended."""
         if not isinstance(event, JobChanged) or event.job.agent != "run" or not is_over(event.job.state):
             return
-        before = self._state.jobs.get(event.job.job_id)
+        before = feed.state.jobs.get(event.job.job_id)
         if before is not None and not is_over(before.state):
             key = "v shows the verdict" if event.job.result is not None else "its log says why"
             self.notify(f"Run {run_name(event.job)} is {job_mark(event.job.state).word}: {key}.", markup=False)
 
-    @work(exclusive=True, group="jobs", exit_on_error=False)
-    async def refresh_jobs(self) -> None:
-        """Ask for all jobs; after that the link streams what changes."""
-        if self._session is not None:
-            self._state.set_jobs(await self._session.list_jobs())
-            self._watched = None
-            self._sync_watch()
-            self.render_state()
-
-    def _sync_history(self) -> None:
-        """Once a link is up and has told the time there, ask for what it does not know of the last minutes."""
-        host_now = self._state.host_now(self.clock())
-        if self._history_due and host_now is not None and self._state.silence_s(self.clock()) is not None:
-            self._history_due = False
-            known = self._state.readings.newest_at
-            since = host_now - SPAN_S
-            self.back_fill(max(since, known) if self._has_history and known is not None else since)
-
-    @work(exclusive=True, group="history", exit_on_error=False)
-    async def back_fill(self, since: float) -> None:
-        """Fill the histories with what the host recorded."""
-        if self._session is not None:
-            async for page in self._session.read_history(since):
-                self._state.apply(page, self.clock())
-            self._has_history = True
-            self.render_state()
-
     def _sync_watch(self) -> None:
-        """Ask for other streams when other jobs are of interest; their cursors are the link's business."""
-        if not self._state.jobs_known:
-            return
+        """Have the logs streamed that somebody can see."""
         shown = self.shown_job()
         names = {screen.job_id for screen in self.screen_stack if isinstance(screen, LogScreen)}
         names |= {shown.job_id} if shown is not None else set()
         for screen in self.screen_stack:
             names |= screen.wanted_logs(self._state) if isinstance(screen, Page) else set()
-        logs = {name: self._state.log_of(name).cursor for name in sorted(names)}
-        progress = self._state.wanted_progress()
-        if self._watched is None or (set(logs), set(progress)) != (set(self._watched[0]), set(self._watched[1])):
-            self._watched = (logs, progress)
-            self.watch_host(logs, progress)
-
-    @work(exclusive=True, group="watch", exit_on_error=False)
-    async def watch_host(self, logs: dict[str, int], progress: dict[str, int]) -> None:
-        """Choose what the host streams."""
-        if self._session is not None:
-            await self._session.watch(logs=logs, progress=progress)
+        self.feed.watch_logs(names)
 
     def clock(self) -> float:
         """The clock that ages and link states count with."""
@@ -275,19 +216,6 @@ class RoostApp(Actions):
     def replay_words(self) -> str:
         """Where a replay is; empty for a host."""
         return ""
-
-    @property
-    def jobs_at_work(self) -> list[Job]:
-        """The jobs that go on when the screen is closed."""
-        return [job for job in self._state.shown_jobs() if not is_over(job.state)]
-
-    def shown_job(self) -> Job | None:
-        """The selected job, else the newest live one that writes a log, else the newest."""
-        if self._selected in self._state.jobs:
-            return self._state.jobs[self._selected]
-        jobs, live = self._state.shown_jobs(), self.jobs_at_work
-        telling = [job for job in live if job.log_size and job.agent != "run"]
-        return (telling or live or jobs or [None])[0]
 
     def refresh_now(self) -> None:
         """Take in what has arrived and draw it, without waiting for the next tick."""
@@ -347,7 +275,7 @@ class RoostApp(Actions):
 
     def on_job_selected(self, message: JobSelected) -> None:
         """Show the log of the job under the cursor."""
-        self._selected = message.job_id
+        self.feed.selected = message.job_id
         self._sync_watch()
         self._render_logs()
 
@@ -384,7 +312,7 @@ class RoostApp(Actions):
 
     def on_job_opened(self, message: JobOpened) -> None:
         """Show it on the whole screen."""
-        self._selected = message.job_id
+        self.feed.selected = message.job_id
         self.action_log()
 
 
@@ -399,7 +327,7 @@ def run_screen(host_name: str) -> int:
     os.environ.setdefault("TEXTUAL_FPS", "15")
     app = RoostApp(host_name, lambda: _open_live(host_name))
     code = app.run() or 0
-    if app.jobs_at_work:
-        names = ", ".join(one_line(job.agent) for job in app.jobs_at_work)
+    if app.feed.jobs_at_work:
+        names = ", ".join(one_line(job.agent) for job in app.feed.jobs_at_work)
         sys.stdout.write(f"Still at work on {host_name}: {names}. `roost --host {host_name}` shows them again.\n")
     return code

@@ -113,7 +113,7 @@ class ReplayApp(RoostApp):
         """Ahead, everything in between is taken in; back, everything is played anew from the beginning."""
         self._play.set(self._play.now() + seconds)
         if seconds < 0:
-            self.begin_anew()
+            self.feed.begin_anew()
         self.render_state()
 
 

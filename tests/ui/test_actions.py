@@ -159,4 +159,4 @@ async def test_quitting_ends_with_code_0(embedded_run, show) -> None:
         await screen.until_shown("● connected")
         await screen.pilot.press("q")
     assert screen.app.return_value == 0
-    assert [job.agent for job in screen.app.jobs_at_work] == ["run", "training"]
+    assert [job.agent for job in screen.app.feed.jobs_at_work] == ["run", "training"]

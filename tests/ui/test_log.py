@@ -50,7 +50,7 @@ async def open_log(show, embedded_run, size, *lines: str):
         )
         await screen.until_shown("● connected")
         await screen.send(JobChanged(job=job))
-        screen.app._selected = "talker"
+        screen.app.feed.selected = "talker"
         await screen.until(lambda: "talker" in screen.app._state.logs)
         await screen.pilot.press("l")
         await screen.until(lambda: isinstance(screen.app.screen, LogScreen))

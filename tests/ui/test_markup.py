@@ -26,7 +26,7 @@ async def show_log(screen, data: bytes) -> LogPane:
         command=[MARKUP],
     )
     await screen.send(JobChanged(job=job))
-    screen.app._selected = "talker"
+    screen.app.feed.selected = "talker"
     await screen.until(lambda: "talker" in screen.app._state.logs)
     await screen.send(LogData(job_id="talker", offset=0, data=data))
     await screen.until_shown("log of talker")

@@ -187,7 +187,7 @@ async def test_the_recorder_is_not_in_the_way_unless_it_fails(eight_gpus, show) 
         await screen.send(JobChanged(job=recorder_job(Running(since=0.0, pid=1))))
         await screen.until(lambda: "recorder-1" in screen.app._state.jobs)
         assert "recorder" not in screen.text
-        assert all(job.agent != "recorder" for job in screen.app.jobs_at_work)
+        assert all(job.agent != "recorder" for job in screen.app.feed.jobs_at_work)
         assert screen.app.shown_job().agent == "extraction"
         ended = Finished(started_at=0.0, ended_at=1.0, outcome="failed", exit_code=1, signal=None, reason="no psutil")
         await screen.send(JobChanged(job=recorder_job(ended)))
