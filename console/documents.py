@@ -14,6 +14,7 @@ from console.recording.reader import Contents
 from console.state.host_check import HostCheck
 from console.state.sanitize import sanitize_log
 from console.state.training_comparison import TrainingRecord
+from remote.protocol.approvals import Approval, ApprovalList
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.bulk import BulkDone
 from remote.protocol.errors import ErrorInfo
@@ -191,6 +192,8 @@ class EmbeddedHost(Document, frozen=True, kw_only=True, omit_defaults=True):
 
 
 DOCUMENTS: dict[str, Any] = {
+    "approval": Approval,
+    "approvals": ApprovalList,
     "benchmark": StartedBenchmark,
     "benchmark_report": BenchmarkReport,
     "build": MadeMapping,

@@ -4,6 +4,7 @@ ConsoleError            carries the `ErrorInfo` that a person or a script sees
 ├── UsageError          the request itself is wrong
 ├── ConnectionFailed    the host cannot be reached; `retryable` says whether trying again can help
 ├── ConfirmationNeeded  somebody must say yes first
+│   ├── ApprovalAwaited … which waits in the host's inbox
 │   └── UnknownHostKey  … to a host's key, which is shown
 └── HostError           the host refused or failed; the code is the host's
 """
@@ -60,6 +61,18 @@ class ConfirmationNeeded(ConsoleError):
 
     def __init__(self, message: str, *, hint: str | None = None, next_command: str | None = None) -> None:
         super().__init__(ErrorInfo(code=ErrorCode.CONFIRMATION, message=message, hint=hint, next_command=next_command))
+
+
+class ApprovalAwaited(ConfirmationNeeded):
+    """A change that was put into the host's inbox, for a person to approve or refuse."""
+
+    def __init__(self, approval_id: str, what: str, why: str) -> None:
+        super().__init__(
+            f"{what} waits for a person as {approval_id}: {why}",
+            hint="the screen shows it (key a), `roost approvals approve` or `refuse` answers it",
+            next_command=f"roost approvals wait {approval_id}",
+        )
+        self.info = structs.replace(self.info, approval_id=approval_id)
 
 
 class UnknownHostKey(ConfirmationNeeded):

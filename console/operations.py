@@ -6,8 +6,9 @@ with the code, the message and the next step. Mutations take an operation id: th
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 import tomllib
@@ -17,7 +18,7 @@ from console.config.policy import Policy
 from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
-from console.errors import ConsoleError, HostError, UsageError
+from console.errors import ApprovalAwaited, ConsoleError, HostError, UsageError
 from console.link import check
 from console.link import prepare as prepare_environment
 from console.link import session as ssh
@@ -26,6 +27,7 @@ from console.link.prepare import EnvironmentPlan
 from console.link.private_keys import Ask, ask_passphrase
 from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
+from remote.protocol.approvals import APPROVABLE, ApprovalReply, AskApproval
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, ProgressMade
 from remote.protocol.ids import LONGEST_KEY, JobId, OpId, is_job_id, keyed_job_id, new_job_id, new_op_id
@@ -78,6 +80,9 @@ Session = HostLink
 
 _R = TypeVar("_R")
 
+petition: ContextVar[str | None] = ContextVar("petition", default=None)
+"""Why changes that are asked for now go into the host's inbox; None while they are made at once."""
+
 
 @asynccontextmanager
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
@@ -115,8 +120,11 @@ async def _find_again(name: str) -> HostConfig:
 
 
 async def ask(session: Session, request: Request, reply: type[_R], *, timeout_s: float = 30.0) -> _R:
-    """The host's reply to a request, which must be of type `reply`; raises ConsoleError."""
+    """The host's reply to a request, which must be of type `reply`; raises ConsoleError, ApprovalAwaited for a change while petitioning."""
     _require_job_id(getattr(request, "job_id", None))
+    why = petition.get()
+    if why is not None and isinstance(request, APPROVABLE):
+        await _put_before_a_person(session, AskApproval(request=request, why=why))
     answer: Reply = await session.call(request, timeout_s=timeout_s)
     if not isinstance(answer, reply):
         raise ConsoleError(
@@ -127,6 +135,14 @@ async def ask(session: Session, request: Request, reply: type[_R], *, timeout_s:
             )
         )
     return answer
+
+
+async def _put_before_a_person(session: Session, request: AskApproval) -> NoReturn:
+    reply = await session.call(request, timeout_s=STORAGE_TIMEOUT_S)
+    assert isinstance(reply, ApprovalReply), "the host answers this with nothing else"
+    asked = reply.approval
+    what = f"{asked.action.replace('_', ' ')} {asked.subject}"
+    raise ApprovalAwaited(asked.approval_id, what, asked.why)
 
 
 def _require_job_id(job_id: JobId | None) -> None:

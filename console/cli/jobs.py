@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from console import operations
+from console.cli.agreement import agreement
 from console.cli.log_output import LogOutput
-from console.cli.manners import agreed
 from console.cli.options import ACTOR, Host, Json, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import job_lines, job_table, progress_line, state_words
-from console.errors import ConfirmationNeeded
 from console.operations_waiting import Until, wait_for_job
 from console.state.link import LinkState, Lost, Up
 from console.state.sanitize import one_line
@@ -168,13 +167,15 @@ def stop(
         return
 
     async def work() -> Job:
-        if confirm != job_id and not agreed(f"Stop {job_id} on {host}?"):
-            raise ConfirmationNeeded(
-                f"stopping {job_id} on {host} needs a confirmation",
-                next_command=f"roost stop {job_id} --host {host} --confirm {job_id}",
-            )
-        async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.stop_job(session, job_id, reason=reason, expected_revision=revision)
+        with agreement(
+            f"Stop {job_id} on {host}?",
+            said=confirm,
+            expected=job_id,
+            message=f"stopping {job_id} on {host} needs a confirmation",
+            again=f"roost stop {job_id} --host {host} --confirm {job_id}",
+        ):
+            async with operations.open_host(host, actor=ACTOR) as session:
+                return await operations.stop_job(session, job_id, reason=reason, expected_revision=revision)
 
     job = execute(work(), as_json=as_json)
     if as_json:

@@ -7,6 +7,7 @@ import typer
 
 from console import operations
 from console.cli import (
+    approvals,
     bulk,
     demo,
     embedded,
@@ -65,6 +66,7 @@ app.add_typer(training.app, name="training", short_help="Drafters: plan, start, 
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")
+app.add_typer(approvals.app, name="approvals", short_help="The inbox: list, approve, refuse what was asked.")
 app.add_typer(storage.app, name="storage", short_help="Disks: usage, reclaim, restore, purge.")
 app.add_typer(embedded.app, name="embedded", short_help="The embedded host: prepare, stop.")
 

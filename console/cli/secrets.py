@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from console import operations
-from console.cli.manners import agreed, may_ask
+from console.cli.agreement import agreement
+from console.cli.manners import may_ask
 from console.cli.options import ACTOR, Host, Json
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.verbs import Verbs
-from console.errors import ConfirmationNeeded, UsageError
+from console.errors import UsageError
 from remote.protocol.secrets import Secret, SecretList
 from remote.redaction import SECRET_NAME, is_secret_value
 
@@ -73,13 +74,15 @@ def remove(
 
     async def work() -> SecretList:
         _require_name(name)
-        if confirm != name and not agreed(f"Remove {name} from {host}?"):
-            raise ConfirmationNeeded(
-                f"removing {name} from {host} needs a confirmation",
-                next_command=f"roost secrets remove {name} --host {host} --confirm {name}",
-            )
-        async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.remove_secret(session, name)
+        with agreement(
+            f"Remove {name} from {host}?",
+            said=confirm,
+            expected=name,
+            message=f"removing {name} from {host} needs a confirmation",
+            again=f"roost secrets remove {name} --host {host} --confirm {name}",
+        ):
+            async with operations.open_host(host, actor=ACTOR) as session:
+                return await operations.remove_secret(session, name)
 
     _print(execute(work(), as_json=as_json), host, as_json=as_json)
 

@@ -14,6 +14,10 @@ from console.errors import UsageError
 
 VERB_DOCUMENTS: dict[str, list[str]] = {
     "apply": ["run"],
+    "approvals approve": ["approval"],
+    "approvals list": ["approvals"],
+    "approvals refuse": ["approval"],
+    "approvals wait": ["approval"],
     "demo": ["demo", "scenarios"],
     "embedded prepare": ["embedded"],
     "embedded stop": ["embedded"],

@@ -6,15 +6,15 @@ from typing import Annotated
 import typer
 
 from console import operations
+from console.cli.agreement import agreement
 from console.cli.jobs import carry_on, exit_code_of
-from console.cli.manners import agreed
 from console.cli.options import ACTOR, Host, Json, NoWait, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.storage_text import plan_lines, report_lines, trash_lines
 from console.cli.text import state_words
 from console.cli.verbs import Verbs
 from console.documents import Reclaimed
-from console.errors import ConfirmationNeeded, ConsoleError, UsageError
+from console.errors import ConsoleError, UsageError
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
@@ -72,12 +72,14 @@ def reclaim(
                 narrate("\n".join(plan_lines(plan, host)))
             if dry_run:
                 return plan, []
-            if token is None and not _agreed(paths, confirm, host):
-                raise ConfirmationNeeded(
-                    f"reclaiming {', '.join(plan.paths)} on {host} needs a confirmation",
-                    next_command=f"roost storage reclaim {' '.join(paths)} --host {host} --plan {plan.token}",
-                )
-            return plan, await operations.reclaim(session, paths, token or plan.token)
+            with agreement(
+                f"Move it to the trash of {host}?",
+                said=token or _confirmed(paths, confirm, plan.token),
+                expected=token or plan.token,
+                message=f"reclaiming {', '.join(plan.paths)} on {host} needs a confirmation",
+                again=f"roost storage reclaim {' '.join(paths)} --host {host} --plan {plan.token}",
+            ):
+                return plan, await operations.reclaim(session, paths, token or plan.token)
 
     plan, trash = execute(work(), as_json=as_json)
     if as_json:
@@ -99,13 +101,12 @@ def _refuse(plan: ReclaimPlan) -> None:
         )
 
 
-def _agreed(paths: list[str], confirm: str | None, host: str) -> bool:
+def _confirmed(paths: list[str], confirm: str | None, token: str) -> str | None:
+    """The plan's token where the name of all that would go was said; None where nothing was."""
     names = {PurePosixPath(path).name for path in paths}
-    if confirm is not None:
-        if {confirm} != names:
-            raise UsageError(f"--confirm {confirm} is not the name of what would go: {', '.join(sorted(names))}")
-        return True
-    return agreed(f"Move it to the trash of {host}?")
+    if confirm is not None and {confirm} != names:
+        raise UsageError(f"--confirm {confirm} is not the name of what would go: {', '.join(sorted(names))}")
+    return None if confirm is None else token
 
 
 @app.command(short_help="Put an entry of the trash back.")
@@ -151,12 +152,14 @@ def purge(
             if not chosen:
                 return None
             narrate("\n".join(trash_lines(chosen)))
-            if confirm != host and not agreed(f"Delete this on {host} for good?"):
-                raise ConfirmationNeeded(
-                    f"purging {len(chosen)} entries of the trash of {host} needs a confirmation: they are gone then",
-                    next_command=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
-                )
-            job = await operations.start_purge(session, chosen)
+            with agreement(
+                f"Delete this on {host} for good?",
+                said=confirm,
+                expected=host,
+                message=f"purging {len(chosen)} entries of the trash of {host} needs a confirmation: they are gone then",
+                again=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
+            ):
+                job = await operations.start_purge(session, chosen)
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     job = execute(work(), as_json=as_json)

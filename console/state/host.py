@@ -9,7 +9,16 @@ from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.logs import LogBuffer
 from console.state.readings import Readings
 from console.state.series import Series
-from remote.protocol.frames import Event, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
+from remote.protocol.frames import (
+    ApprovalsWaiting,
+    Event,
+    Heartbeat,
+    JobChanged,
+    LogData,
+    LogTruncated,
+    ProgressMade,
+    Telemetry,
+)
 from remote.protocol.jobs import Finished, Job, Paused, Queued, Running, Starting, Stopping
 from remote.protocol.jobs import Lost as LostJob
 from remote.protocol.progress import (
@@ -86,6 +95,7 @@ class HostState:
         self._host_clock: tuple[float, float] | None = None
         self.readings = Readings()
         self.topology: GpuTopology | None = None
+        self.approvals: ApprovalsWaiting | None = None
         self.stages: dict[str, dict[StageName, StageState]] = {}
         self.progress_seq: dict[str, int] = {}
         self.curves: dict[str, Curves] = {}
@@ -125,6 +135,8 @@ class HostState:
                 self.logs[job_id].append(offset, data)
             case LogTruncated(job_id=job_id, start=start) if job_id in self.logs:
                 self.logs[job_id].truncated(start)
+            case ApprovalsWaiting():
+                self.approvals = event
             case _:
                 pass
 

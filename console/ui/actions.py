@@ -15,6 +15,7 @@ from console.ui.host_feed import HostFeed
 from console.ui.keymap import ACTIONS, Action
 from console.ui.login import ask_for_trust
 from console.ui.messages import AlertsOpened
+from console.ui.screens.approvals import ApprovalsScreen
 from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
 from console.ui.screens.dialogs import AskLine, Confirm, Notice, PlanDialog, error_text, stop_question
 from console.ui.screens.log import LogScreen
@@ -112,6 +113,13 @@ class Actions(App[int]):
         self._open_detail(GpusScreen())
         if self._state.topology is None:
             self.feed.ask_topology()
+
+    def action_approvals(self) -> None:
+        """The inbox."""
+        if self._session is None:
+            self.notify("Not connected yet.")
+        elif not isinstance(self.screen, ApprovalsScreen):
+            self._open_detail(ApprovalsScreen(self._session, self._state.name))
 
     def _open_detail(self, screen: DetailScreen) -> None:
         if isinstance(self.screen, DetailScreen):

@@ -18,7 +18,7 @@ def why_not(action: str, state: HostState, shown: Job | None, *, following: bool
     match action:
         case "run" if not up:
             return _NOT_UP
-        case "stop" if not up:
+        case "stop" | "approvals" if not up:
             return _NOT_UP
         case "stop" | "log" | "command" if shown is None:
             return nothing_yet

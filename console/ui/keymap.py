@@ -68,6 +68,7 @@ ACTIONS = (
     Action("verdict", "v", "Verdict", "Show the verdict of the newest run"),
     Action("diagnoses", "d", "Diagnoses", "Show what is wrong: since when, what shows it, what to do"),
     Action("gpus", "g", "GPUs", "Show everything that is known of each GPU"),
+    Action("approvals", "a", "Approvals", "Show what agents asked for, to approve or refuse it", in_footer=False),
     Action("command", "c", "Command", "Show the exact command of the selected job", in_footer=False),
     Action("follow", "f", "Follow", "Go to the end of the log and follow it"),
     Action("theme", "t", "Theme", "Change to the next theme", in_footer=False),
@@ -99,7 +100,14 @@ VOCABULARY_ACTIONS = (
 )
 """What the page of the mappings has besides."""
 
-_CHANGING = ("run", "stop")
+APPROVAL_ACTIONS = (
+    Action("next_request", "n", "Next", "Choose the next request"),
+    Action("approve", "y", "Approve", "Make the change that was asked for; shows it first"),
+    Action("refuse", "x", "Refuse", "Tell whoever asked that it will not be done; asks first"),
+)
+"""What the inbox has besides."""
+
+_CHANGING = ("run", "stop", "approvals")
 """What a replay has only to say that it cannot."""
 
 _IN_ITS_FOOTER = ("page_overview", "log", "verdict", "diagnoses", "help_panel", "leave")

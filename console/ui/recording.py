@@ -9,6 +9,7 @@ from console.errors import HostError
 from console.recording.clock import PlayClock
 from console.recording.format import LinkConnecting, LinkLost, LinkUp, Recorded, RecordingEnded, RecordingStarted
 from console.state.link import Connecting, LinkState, Lost, Up
+from remote.protocol.approvals import Approval
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Event, JobChanged, LogData, Telemetry
 from remote.protocol.jobs import Job
@@ -25,7 +26,7 @@ _A = TypeVar("_A")
 class RecordedSession:
     """A `HostSession` that plays its records as far as its clock is; by default one that stands at `until` seconds.
 
-    What is asked of it is kept in `started`, `stopped`, `measured` and `copied` (source, destination, host, replaced); what is put into `live` is played besides. `stamp` is the time
+    What is asked of it is kept in `started`, `stopped`, `measured`, `decided` (request, approved) and `copied` (source, destination, host, replaced); what is put into `live` is played besides. `stamp` is the time
     of what was played last, on the clock that link states count with.
     """
 
@@ -35,6 +36,8 @@ class RecordedSession:
         self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
         self.storage: StorageReport | None = None
         self.journal: list[JournalEntry] = []
+        self.approvals: list[Approval] = []
+        self.decided: list[tuple[str, bool]] = []
         self.mappings: dict[str, MappingInspection] = {}
         self.coverages: dict[str, CoverageReport] = {}
         self.measured: list[MappingCoverageSpec] = []
@@ -133,6 +136,15 @@ class RecordedSession:
     async def read_verdict(self, job_id: str) -> VerdictReport:  # noqa: ARG002 - a recording holds one verdict
         """The recorded verdict."""
         return self._answer(VerdictReport, "no verdict: the run did not get that far")
+
+    async def list_approvals(self) -> list[Approval]:
+        """What a test put there; a recording holds none."""
+        return self.approvals
+
+    async def decide_approval(self, seen: Approval, *, approve: bool) -> Approval:
+        """As it was; nothing is done."""
+        self.decided.append((seen.approval_id, approve))
+        return seen
 
     async def read_journal(self) -> list[JournalEntry]:
         """What a test or a demonstration put there."""

@@ -68,7 +68,7 @@ class ReplayApp(RoostApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What would change something is there to say that it cannot."""
-        return True if action in ("run", "stop") else super().check_action(action, parameters)
+        return True if action in ("run", "stop", "approvals") else super().check_action(action, parameters)
 
     def action_run(self) -> None:
         """Nothing is started in a replay."""
@@ -77,6 +77,10 @@ class ReplayApp(RoostApp):
     def action_stop(self) -> None:
         """Nothing is stopped in a replay."""
         self.notify("This is a replay: what it shows is over, nothing can be stopped.", severity="warning")
+
+    def action_approvals(self) -> None:
+        """Nothing waits in a replay."""
+        self.notify("This is a replay: nothing waits for an answer in it.", severity="warning")
 
     def action_pause(self) -> None:
         """Stand still, or go on."""

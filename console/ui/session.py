@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from console import operations, operations_telemetry, operations_vocabulary
+from console import operations, operations_approvals, operations_telemetry, operations_vocabulary
 from console.errors import ConsoleError
 from console.operations import Session
 from console.state.link import LinkState
+from remote.protocol.approvals import Approval
 from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
@@ -67,6 +68,14 @@ class HostSession(Protocol):
 
     async def read_journal(self) -> list[JournalEntry]:
         """The newest changes that anybody asked of the host, newest first."""
+        ...
+
+    async def list_approvals(self) -> list[Approval]:
+        """The inbox: what waits for a person, then what was decided."""
+        ...
+
+    async def decide_approval(self, seen: Approval, *, approve: bool) -> Approval:
+        """Approve a request as it was seen, or refuse it."""
         ...
 
     async def inspect_mapping(self, path: str) -> MappingInspection:
@@ -149,6 +158,16 @@ class LiveSession:
     async def read_journal(self) -> list[JournalEntry]:
         """The newest changes that anybody asked of the host, newest first."""
         return (await operations.read_journal(self._session, limit=_JOURNAL_ENTRIES)).entries
+
+    async def list_approvals(self) -> list[Approval]:
+        """The inbox: what waits for a person, then what was decided."""
+        return (await operations_approvals.list_approvals(self._session)).approvals
+
+    async def decide_approval(self, seen: Approval, *, approve: bool) -> Approval:
+        """Approve a request as it was seen, or refuse it."""
+        return await operations_approvals.decide_approval(
+            self._session, seen.approval_id, seen.fingerprint, approve=approve
+        )
 
     async def inspect_mapping(self, path: str) -> MappingInspection:
         """All that the host knows of a mapping."""

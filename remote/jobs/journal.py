@@ -41,6 +41,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     plan: str | None = None
     op_id: str | None = None
+    approval: str | None = None
+
+
+def origin() -> str | None:
+    """The address that the connection of this process came from; None where there is none."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    return connection[0] if connection else None
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
@@ -76,12 +83,7 @@ class Journal:
     @contextmanager
     def recording(self, change: Change) -> Iterator[None]:
         """Put on record that `change` begins, and what comes of it; the errors of what runs within go on."""
-        number = secrets.token_hex(8)
-        connection = os.environ.get("SSH_CONNECTION", "").split()
-        shortened = msgspec.structs.replace(change, subject=change.subject[:_TEXT], summary=change.summary[:_TEXT])
-        self._append(
-            _Begun(number=number, at=time.time(), origin=connection[0] if connection else None, change=shortened)
-        )
+        number = self._begin(change)
         try:
             yield
         except RoostError as error:
@@ -93,6 +95,10 @@ class Journal:
             self._end(number, "failed", ErrorCode.FAILED, f"{type(error).__name__}: {error}")
             raise
         self._end(number, "done")
+
+    def put_refusal(self, change: Change, code: ErrorCode, message: str) -> None:
+        """Put on record what was refused before it came here."""
+        self._end(self._begin(change), "refused", code, message)
 
     def read(self, *, since: float | None = None, limit: int = MOST_ENTRIES, skip: int = 0) -> JournalPage:
         """The newest entries, newest first; lines that a crash has torn are left out."""
@@ -116,6 +122,12 @@ class Journal:
     def _lines(self) -> Iterator[bytes]:
         for path in (self._older, self._newer):
             yield from (read_bytes(str(path)) or b"").split(b"\n")
+
+    def _begin(self, change: Change) -> str:
+        number = secrets.token_hex(8)
+        shortened = msgspec.structs.replace(change, subject=change.subject[:_TEXT], summary=change.summary[:_TEXT])
+        self._append(_Begun(number=number, at=time.time(), origin=origin(), change=shortened))
+        return number
 
     def _end(self, number: str, outcome: JournalOutcome, code: ErrorCode | None = None, message: str = "") -> None:
         self._append(_Ended(number=number, at=time.time(), outcome=outcome, code=code, message=message[:_TEXT] or None))
@@ -173,4 +185,5 @@ def _entry(begun: _Begun, ended: _Ended | None) -> JournalEntry:
         code=None if ended is None else ended.code,
         message=None if ended is None else ended.message,
         ended_at=None if ended is None else ended.at,
+        approval=change.approval,
     )

@@ -19,6 +19,9 @@ _BASES = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108 - the 
 STORAGE_LOCK = "_storage.change"
 """No job's name. Held by whoever changes what lies on the disks, and for the moment in which a job is put on record."""
 
+INBOX_LOCK = "_inbox.change"
+"""The same for whoever takes a request in."""
+
 
 class NoLockDirectory(OSError):
     """No local directory of this user for locks could be had."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from remote.artifacts import reserve
 from remote.errors import Conflict, NotFound, Precondition, RoostError, UsageError
 from remote.jobs import covered_log, launch, locks, logs, outcome, plain_json, records, rescue, starter, view
+from remote.jobs.approvals import Inbox
 from remote.jobs.journal import Journal
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
@@ -53,6 +54,7 @@ class JobStore:
         self._locks = locks.lock_directory(self.root)
         self.secrets = SecretStore(self.root, self._locks)
         self.journal = Journal(self.root, self._locks, is_closed=self._is_newer)
+        self.inbox = Inbox(self.root)
         self._starter = Starter(
             self.root,
             release=release,
@@ -218,6 +220,22 @@ class JobStore:
         """One change of what lies on the disks at a time; raises Conflict when another takes too long."""
         with self._locked(locks.STORAGE_LOCK, "what lies on the disks"):
             yield
+
+    @contextmanager
+    def changing_inbox(self) -> Iterator[None]:
+        """One request is taken in at a time; raises Conflict when another takes too long."""
+        with self._locked(locks.INBOX_LOCK, "the inbox"):
+            yield
+
+    @contextmanager
+    def changing_approval(self, approval_id: str) -> Iterator[None]:
+        """One decision of a request at a time; raises Conflict when another takes too long."""
+        with self._changing(approval_id):
+            yield
+
+    def is_changing(self, name: str) -> bool:
+        """Whether a change of this job or request is under way."""
+        return locks.is_held(self._locks / f"{name}.change")
 
     @contextmanager
     def _changing(self, job_id: str) -> Iterator[None]:

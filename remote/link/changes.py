@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from remote.jobs.journal import Change
+from remote.protocol.approvals import AskApproval, DecideApproval, RecordRefusal
 from remote.protocol.requests import Request, StartJob, StopJob
 from remote.protocol.run import RunConfig
 from remote.protocol.secrets import RemoveSecret, SetSecret
@@ -33,6 +34,23 @@ def describe_change(  # noqa: PLR0911 - one for each request that changes someth
             return Change(actor=actor, action="reclaim", subject=cover(", ".join(paths)), plan=token, op_id=op_id)
         case RestoreFromTrash(name=name, op_id=op_id):
             return Change(actor=actor, action="restore", subject=name, op_id=op_id)
+        case AskApproval(request=asked):
+            change = describe_change(asked, actor, cover)
+            assert change is not None, "only changes can be asked for"
+            words = f"{change.action.replace('_', ' ')} {change.subject} {change.summary}".strip()
+            return Change(actor=actor, action="ask", subject=change.subject, summary=words, plan=change.plan)
+        case DecideApproval(approval_id=approval_id, fingerprint=fingerprint, approve=approve, note=note):
+            verb = "approve" if approve else "refuse"
+            return Change(
+                actor=actor,
+                action=verb,
+                subject=approval_id,
+                summary=cover(note),
+                plan=fingerprint,
+                approval=approval_id,
+            )
+        case RecordRefusal(tool=tool, summary=summary):
+            return Change(actor=actor, action="tool", subject=tool, summary=cover(summary))
         case _:
             return None
 

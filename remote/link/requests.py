@@ -5,11 +5,23 @@ from pathlib import Path
 import msgspec
 
 from remote.errors import UsageError
+from remote.jobs.journal import Change
 from remote.jobs.store import JobStore
 from remote.link.changes import describe_change
+from remote.link.clerk import Clerk
 from remote.link.host import describe_host
 from remote.link.telemetry import TelemetrySource
 from remote.paths import resolve_path
+from remote.protocol.approvals import (
+    Approval,
+    ApprovalList,
+    ApprovalReply,
+    AskApproval,
+    DecideApproval,
+    GetApproval,
+    ListApprovals,
+    RecordRefusal,
+)
 from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
@@ -90,19 +102,25 @@ class Desk:
         self._telemetry = telemetry
         self.actor = actor
 
-    def answer(self, request: Request) -> Reply:
-        """The reply to `request`, which is put on record when it changes something; raises RoostError."""
-        change = describe_change(request, self.actor, lambda text: self._store.secrets.redactor().redact_text(text))
+    def answer(self, request: Request, *, approval: str | None = None) -> Reply:
+        """The reply to `request`, which is put on record when it changes something, with the `approval` that allowed it; raises RoostError."""
+        change = self._describe(request)
         if change is None:
             return self._answer(request)
-        with self._store.journal.recording(change):
+        if isinstance(request, RecordRefusal):
+            self._store.journal.put_refusal(change, request.code, request.message)
+            return Done()
+        with self._store.journal.recording(msgspec.structs.replace(change, approval=approval or change.approval)):
             return self._answer(request)
 
-    def _answer(self, request: Request) -> Reply:  # noqa: PLR0911 - one for each desk
+    def _describe(self, request: Request) -> Change | None:
+        return describe_change(request, self.actor, lambda text: self._store.secrets.redactor().redact_text(text))
+
+    def _answer(self, request: Request) -> Reply:  # noqa: C901, PLR0911 - one for each desk
         match request:
             case Hello():
                 return describe_host(self._store)
-            case Ping():
+            case Ping() | RecordRefusal():
                 return Done()
             case Watch():
                 raise UsageError("a watch is not a question: the link takes it in its turn")
@@ -121,6 +139,8 @@ class Desk:
                 return self._answer_about_mappings(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
                 return self._answer_about_storage(request)
+            case AskApproval() | GetApproval() | ListApprovals() | DecideApproval():
+                return self._answer_about_approvals(request)
             case _:
                 self._store.secrets.redactor()
                 return self._answer_about_jobs(request)
@@ -219,6 +239,27 @@ class Desk:
                 return reclaim.move_to_trash(store, paths, token, actor=self.actor, op_id=op_id)
             case RestoreFromTrash(name=name, op_id=op_id):
                 return reclaim.restore(store, name, actor=self.actor, op_id=op_id)
+
+    def _answer_about_approvals(
+        self, request: AskApproval | GetApproval | ListApprovals | DecideApproval
+    ) -> ApprovalReply | ApprovalList:
+        clerk = Clerk(self._store, self._carry_out)
+        match request:
+            case AskApproval(request=asked, why=why):
+                described = self._describe(asked)
+                assert described is not None, "only changes can be asked for"
+                return ApprovalReply(approval=clerk.ask(asked, why, described))
+            case GetApproval(approval_id=approval_id):
+                return ApprovalReply(approval=clerk.get(approval_id))
+            case ListApprovals():
+                return clerk.list()
+            case DecideApproval():
+                return ApprovalReply(approval=clerk.decide(request, self.actor))
+
+    def _carry_out(self, approval: Approval) -> Reply:
+        """In the name of whoever asked."""
+        desk = Desk(self._store, self._telemetry, approval.asked_by)
+        return desk.answer(approval.request, approval=approval.approval_id)
 
     def _answer_about_readings(
         self, request: ReadTelemetry | ReadHistory | ReadTopology

@@ -12,7 +12,16 @@ from remote.jobs.store import JobStore
 from remote.link.channel import Channel
 from remote.link.telemetry import TelemetrySource
 from remote.protocol.errors import ErrorCode, ErrorInfo
-from remote.protocol.frames import Failure, Heartbeat, JobChanged, LogData, LogTruncated, ProgressMade, Telemetry
+from remote.protocol.frames import (
+    ApprovalsWaiting,
+    Failure,
+    Heartbeat,
+    JobChanged,
+    LogData,
+    LogTruncated,
+    ProgressMade,
+    Telemetry,
+)
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ProgressRecord
 from remote.protocol.requests import LogPage, Watch
@@ -40,6 +49,7 @@ class Streams:
         self._lasting: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[str, Job] = {}
+        self._told_waiting: ApprovalsWaiting | None = None
 
     def start(self) -> None:
         """Beat every second from now on, so that silence means a dead link, and look after jobs that lost their supervisor."""
@@ -57,6 +67,7 @@ class Streams:
             steps.append((self._send_telemetry, TELEMETRY_S))
         if watch.jobs:
             steps.append((self._send_changed_jobs, JOBS_S))
+            steps.append((self._send_waiting, JOBS_S))
         steps.extend((LogTail(self._store, self._channel, name, at).step, TAIL_S) for name, at in watch.logs.items())
         steps.extend(
             (ProgressTail(self._store, self._channel, name, after).step, TAIL_S)
@@ -112,6 +123,15 @@ class Streams:
             if self._told.get(job.job_id) != job:
                 await self._channel.send(JobChanged(job=job))
                 self._told[job.job_id] = job
+        return False
+
+    async def _send_waiting(self) -> bool:
+        inbox = self._store.inbox
+        count = await asyncio.to_thread(inbox.waiting)
+        waiting = ApprovalsWaiting(count=count, changed_at=inbox.changed_at())
+        if waiting != (self._told_waiting or ApprovalsWaiting(count=0, changed_at=0.0)):
+            await self._channel.send(waiting)
+            self._told_waiting = waiting
         return False
 
 

@@ -20,10 +20,14 @@ class ErrorCode(str, Enum):
 
 
 class ErrorInfo(Message, frozen=True, kw_only=True):
-    """What happened (`message`, with where), what to do next (`hint`, `next_command`), and whether trying again can help."""
+    """What happened (`message`, with where), what to do next (`hint`, `next_command`), and whether trying again can help.
+
+    `approval_id` names the request in the inbox of the host that it was put into, to wait for a person.
+    """
 
     code: ErrorCode
     message: str
     hint: str | None = None
     retryable: bool = False
     next_command: str | None = None
+    approval_id: str | None = None

@@ -64,14 +64,23 @@ class LogTruncated(Message, frozen=True, kw_only=True):
     start: int
 
 
+class ApprovalsWaiting(Message, frozen=True, kw_only=True):
+    """How many requests of the inbox wait for a person; `changed_at` is when it changed last, by the host's clock."""
+
+    count: int
+    changed_at: float
+
+
 class Heartbeat(Message, frozen=True, kw_only=True):
     """Every second, so that silence means a dead link."""
 
     at: float
 
 
-Event = Telemetry | JobChanged | ProgressMade | LogData | LogTruncated | Heartbeat
+Event = Telemetry | JobChanged | ProgressMade | LogData | LogTruncated | ApprovalsWaiting | Heartbeat
 """What arrives without having been asked for."""
 
-HostFrame = Answer | Failure | Telemetry | JobChanged | ProgressMade | LogData | LogTruncated | Heartbeat
+HostFrame = (
+    Answer | Failure | Telemetry | JobChanged | ProgressMade | LogData | LogTruncated | ApprovalsWaiting | Heartbeat
+)
 """Every line that a host may send."""

@@ -5,8 +5,11 @@ from typing import Literal
 from remote.protocol.base import Message
 from remote.protocol.errors import ErrorCode
 
-JournalAction = Literal["start", "stop", "set_secret", "remove_secret", "reclaim", "restore", "receive"]
-"""What was asked for; `receive` is an artifact that a console brought."""
+JournalAction = Literal[
+    "start", "stop", "set_secret", "remove_secret", "reclaim", "restore", "receive", "ask", "approve", "refuse", "tool"
+]
+"""What was asked for; `receive` is an artifact that a console brought, `ask` a request for the inbox, `approve` and `refuse` the answer to
+one, `tool` a call that a front door refused by itself."""
 
 JournalOutcome = Literal["done", "refused", "failed", "unknown"]
 """`unknown`: it is under way, or whoever carried it out died before its end was written."""
@@ -19,7 +22,7 @@ class JournalEntry(Message, frozen=True, kw_only=True):
     """One change that was asked for, whether or not it was carried out.
 
     `actor` is the front door (`screen`, `cli`, `mcp:<client>`), `origin` the address that its connection came from, `plan` the token
-    or fingerprint that it was bound to. `message` is the host's word where it was not done.
+    or fingerprint that it was bound to, `approval` the request of the inbox that allowed it. `message` is the host's word where it was not done.
     """
 
     at: float
@@ -34,6 +37,7 @@ class JournalEntry(Message, frozen=True, kw_only=True):
     code: ErrorCode | None
     message: str | None
     ended_at: float | None
+    approval: str | None = None
 
 
 class ReadJournal(Message, frozen=True, kw_only=True):

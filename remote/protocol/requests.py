@@ -1,11 +1,21 @@
 """What a console may ask, and the reply that each request gets."""
 
+from remote.protocol.approvals import (
+    ApprovalList,
+    ApprovalReply,
+    AskApproval,
+    DecideApproval,
+    GetApproval,
+    ListApprovals,
+    RecordRefusal,
+)
 from remote.protocol.base import Message
 from remote.protocol.benchmark import BenchmarkReport
-from remote.protocol.ids import JobId, OpId
+from remote.protocol.ids import JobId
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage, ReadJournal
 from remote.protocol.mappings import CoverageReport
+from remote.protocol.orders import StartJob, StopJob
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import (
     MappingInspection,
@@ -16,7 +26,6 @@ from remote.protocol.reports import (
     VerdictReport,
 )
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import Spec
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -51,23 +60,6 @@ class GetJob(Message, frozen=True, kw_only=True):
     """One job -> `JobReply`."""
 
     job_id: JobId
-
-
-class StartJob(Message, frozen=True, kw_only=True):
-    """Start `spec` under the name `job_id` -> `JobReply`; the same name and spec again returns the job that is there."""
-
-    job_id: JobId
-    spec: Spec
-    op_id: OpId
-
-
-class StopJob(Message, frozen=True, kw_only=True):
-    """Ask a job to stop, its children included -> `JobReply` (state `stopping` or already over)."""
-
-    job_id: JobId
-    op_id: OpId
-    reason: str
-    expected_revision: int | None = None
 
 
 class ReadLog(Message, frozen=True, kw_only=True):
@@ -220,6 +212,11 @@ Request = (
     | ReadJournal
     | MoveToTrash
     | RestoreFromTrash
+    | AskApproval
+    | GetApproval
+    | ListApprovals
+    | DecideApproval
+    | RecordRefusal
 )
 
 
@@ -305,4 +302,6 @@ Reply = (
     | ReclaimPlan
     | TrashList
     | JournalPage
+    | ApprovalReply
+    | ApprovalList
 )

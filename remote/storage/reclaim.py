@@ -57,7 +57,7 @@ def move_to_trash(store: JobStore, paths: list[str], token: str, *, actor: str, 
     """
     with store.changing_storage():
         if not store.operations.took_effect("reclaim", op_id, token):
-            _check_token(store, paths, token)
+            check_token(store, paths, token)
             found = areas.find_areas(store)
             for text in dict.fromkeys(paths):
                 move = _plan_one(store, found, text)
@@ -79,7 +79,8 @@ def restore(store: JobStore, name: str, *, actor: str, op_id: str) -> TrashList:
     return TrashList(entries=trash.find(areas.trashes(store)))
 
 
-def _check_token(store: JobStore, paths: list[str], token: str) -> None:
+def check_token(store: JobStore, paths: list[str], token: str) -> None:
+    """Raises Conflict unless `token` is that of a plan for `paths` that still holds, Precondition where something must not go."""
     expires_at = _expiry_of(token)
     if time.time() > expires_at:
         raise Conflict("the plan is too old", hint="Plan again, look, then decide.")

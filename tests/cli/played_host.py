@@ -7,6 +7,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import (
+    APPROVAL,
     BENCHMARK_REPORT,
     COVERAGE_REPORT,
     EVENTS,
@@ -27,6 +28,14 @@ from protocol_samples import (
 
 from console.config.hosts import HostConfig
 from console.state.link import Closed, Up
+from remote.protocol.approvals import (
+    ApprovalList,
+    ApprovalReply,
+    AskApproval,
+    DecideApproval,
+    GetApproval,
+    ListApprovals,
+)
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage, ReadJournal
@@ -79,6 +88,7 @@ class PlayedHost:
         self.started_result = JOB.result
         self.run_plan = msgspec.structs.replace(RUN_PLAN, problems=[])
         self.journal = [JOURNAL_ENTRY]
+        self.approval = APPROVAL
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
         self.training_plan = TRAINING_PLAN
@@ -134,6 +144,10 @@ class PlayedHost:
             case ReadJournal(limit=limit, skip=skip):
                 left = self.journal[skip:]
                 return JournalPage(entries=left[: min(limit, 2)], omitted=len(left) - len(left[: min(limit, 2)]))
+            case AskApproval() | GetApproval() | DecideApproval():
+                return ApprovalReply(approval=self.approval)
+            case ListApprovals():
+                return ApprovalList(approvals=[self.approval])
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

@@ -52,14 +52,6 @@ def test_an_unknown_host_is_a_usage_error_with_a_json_document(embedded_data) ->
     assert "nowhere" in result.stderr
 
 
-def test_stop_without_a_confirmation_exits_6_and_says_the_command(embedded_data) -> None:
-    result = roost("stop", "some-job", "--json")
-    assert result.returncode == 6
-    assert (
-        json.loads(result.stdout)["error"]["next_command"] == "roost stop some-job --host embedded --confirm some-job"
-    )
-
-
 def test_a_setting_that_is_no_assignment_is_a_usage_error(embedded_data) -> None:
     result = roost("run", "tiny", "--set", "training.steps", "--json")
     assert result.returncode == 2

@@ -15,16 +15,22 @@ import msgspec
 import pytest
 import typer
 from played_host import NOW, sample_at
-from protocol_samples import JOB
+from protocol_samples import APPROVAL, JOB
 from typer.core import TyperGroup
 
 from console.cli.main import app
 from console.cli.spec import VERB_DOCUMENTS
 from console.documents import DOCUMENTS, log_text, require_field, schema_of, schemas, select
 from console.ui.keymap import ACTIONS
+from remote.protocol.approvals import AskApproval, DecideApproval
+from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import JobChanged
 from remote.protocol.jobs import Finished, Paused, Queued, Running
 from remote.protocol.requests import LogPage, StartJob, StopJob
+from tests.link.command import name_in_configuration
+from tests.link.servers import embedded, home
+
+__all__ = ["embedded", "home"]
 
 CLI = Path(__file__).resolve().parents[2] / "console" / "cli"
 OVER = Finished(started_at=NOW - 9, ended_at=NOW - 1, outcome="succeeded", exit_code=0, signal=None, reason="verified")
@@ -101,6 +107,8 @@ def test_spec_says_what_the_verbs_take(roost):
         ("journal",),
         ("demo", "--scenario", "list"),
         ("stop", "extraction-1"),
+        ("approvals", "list"),
+        ("approvals", "refuse", "approval-1f2e3d4c", "--confirm", "0123456789abcdef"),
     ],
 )
 def test_a_document_is_as_its_schema_says(words, recorded, roost, embedded_data):
@@ -173,10 +181,62 @@ def test_a_terminal_gets_the_same_bytes_as_a_pipe(embedded_data):
 
 
 @pytest.mark.parametrize("option", ["--no-input", "--json"])
-def test_nothing_is_asked_where_it_must_not_be(option, embedded_data):
-    written, code = on_a_terminal("stop", "some-job", option)
-    assert code == 6
+def test_nothing_is_asked_where_it_must_not_be(option, embedded):
+    name_in_configuration(embedded)
+    written, code = on_a_terminal("stop", "some-job", "--host", "lab", option)
+    assert code == 2, "a job that is not there is nothing to ask a person about either"
     assert b"Stop some-job" not in written
+
+
+def test_what_nobody_can_be_asked_about_goes_into_the_inbox(played_host, roost):
+    told = roost("stop", "extraction-1", "--json")
+    assert told.exit_code == 6
+    error = check(told)
+    assert error["approval_id"] == APPROVAL.approval_id
+    assert error["next_command"] == f"roost approvals wait {APPROVAL.approval_id}"
+    assert "roost stop extraction-1 --host embedded --confirm extraction-1" in error["hint"]
+    (asked,) = [request for request in played_host.asked if isinstance(request, AskApproval)]
+    assert isinstance(asked.request, StopJob)
+    assert not [request for request in played_host.asked if isinstance(request, StopJob)]
+
+
+def test_a_wrong_confirmation_is_none_and_asks_nobody(played_host, roost):
+    assert roost("stop", "extraction-1", "--confirm", "extraction-2", "--json").exit_code == 6
+    assert played_host.asked == []
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "code"),
+    [
+        ("approved", {"done": True, "job_id": "extraction-1"}, 0),
+        ("approved", {"error": ErrorInfo(code=ErrorCode.NOT_FOUND, message="it is gone")}, 2),
+        ("overtaken", {"error": ErrorInfo(code=ErrorCode.CONFLICT, message="it changed")}, 5),
+        ("refused", {}, 5),
+        ("expired", {}, 5),
+    ],
+)
+def test_a_wait_for_a_person_says_by_its_exit_code_what_was_decided(state, more, code, played_host, roost):
+    played_host.approval = msgspec.structs.replace(APPROVAL, state=state, **more)
+    told = roost("approvals", "wait", APPROVAL.approval_id, "--json")
+    assert told.exit_code == code
+    assert check(told)["state"] == state
+    assert state in roost("approvals", "list").stdout or state in ("overtaken",)
+
+
+def test_a_wait_for_a_person_ends(played_host, roost):
+    told = roost("approvals", "wait", APPROVAL.approval_id, "--timeout", "0.05", "--json")
+    assert told.exit_code == 4
+    assert check(told)["next_command"] == f"roost approvals wait {APPROVAL.approval_id} --timeout 0.05"
+
+
+def test_an_approval_is_of_what_was_seen(played_host, roost):
+    unasked = roost("approvals", "approve", APPROVAL.approval_id, "--json")
+    assert unasked.exit_code == 6
+    assert check(unasked)["next_command"].endswith(f"--confirm {APPROVAL.fingerprint}")
+    assert not [request for request in played_host.asked if isinstance(request, DecideApproval)]
+    assert roost("approvals", "approve", APPROVAL.approval_id, "--confirm", "abc", "--json").exit_code == 0
+    (decided,) = [request for request in played_host.asked if isinstance(request, DecideApproval)]
+    assert (decided.fingerprint, decided.approve) == ("abc", True)
 
 
 def test_a_wait_ends_where_it_was_told_to(played_host, roost):
@@ -271,7 +331,13 @@ SCREEN_ONLY = {
     "help_panel": "explains keys",
     "leave": "closes",
 }
-SHOWN_BY = {"log": "logs", "diagnoses": "telemetry", "gpus": "telemetry", "command": "status"}
+SHOWN_BY = {
+    "approvals": "approvals list",
+    "log": "logs",
+    "diagnoses": "telemetry",
+    "gpus": "telemetry",
+    "command": "status",
+}
 """What the screen shows of a job or a reading is a part of what these verbs print."""
 
 

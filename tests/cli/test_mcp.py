@@ -1,5 +1,7 @@
 """`roost mcp` with the SDK's own client over standard input and output, on a host behind a real SSH server."""
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from console.cli.mcp.tools import TOOLS
 from console.config.policy import allows, stricter
 from console.documents import DOCUMENTS, schema_of
 from tests.artifacts.small_mappings import write_small
-from tests.link.command import name_in_configuration
+from tests.link.command import name_in_configuration, roost
 from tests.link.servers import embedded, home
 
 __all__ = ["embedded", "home"]
@@ -80,28 +82,66 @@ async def test_an_agent_copies_a_mapping_once_and_is_in_the_journal(lab, home):
 async def test_what_ends_or_moves_something_needs_a_confirmation_or_a_plan(lab, home):
     write_small(home.root / "mappings/a")
     async with agent() as client:
-        stop = await ask(client, "stop_job", host="lab", job_id="absent")
-        assert stop["code"] == "confirmation"
+        wrong = await ask(client, "stop_job", host="lab", job_id="absent", confirm="other")
+        assert (wrong["code"], wrong["approval_id"]) == ("confirmation", None)
         assert (await ask(client, "stop_job", host="lab", job_id="absent", confirm="absent"))["code"] == "not_found"
-        replace = await ask(
-            client, "copy_mapping", host="lab", source="mappings/a", destination="b", replace=True, key="k"
-        )
-        assert replace["code"] == "confirmation"
         assert (await ask(client, "apply_plan", host="lab", plan="f" * 64))["code"] == "not_found"
         assert (await ask(client, "reclaim", host="lab", paths=["mappings/a"], token="0-0"))["code"] == "precondition"
 
+        refused = [
+            entry for entry in (await ask(client, "read_journal", host="lab"))["entries"] if entry["action"] == "tool"
+        ]
+    assert {(entry["actor"], entry["subject"], entry["code"]) for entry in refused} >= {
+        ("mcp:planner", "stop_job", "confirmation"),
+        ("mcp:planner", "reclaim", "precondition"),
+    }, "what was refused here is on the host's record"
 
-async def test_a_policy_bounds_what_agents_may_do(lab):
+
+async def test_a_person_is_asked_for_what_was_not_confirmed_and_the_agent_waits_for_the_answer(lab, home):
+    write_small(home.root / "mappings/a")
+    words = {"host": "lab", "source": "mappings/a", "destination": "mappings/b", "replace": True, "key": "k"}
+    async with agent() as client:
+        asked = await ask(client, "copy_mapping", **words)
+        assert asked["code"] == "confirmation"
+        approval_id = asked["approval_id"]
+        assert (await ask(client, "copy_mapping", **words))["approval_id"] == approval_id
+        early = await ask(client, "wait_for_approval", host="lab", approval_id=approval_id, timeout_s=0.1)
+        assert (early["code"], early["approval_id"]) == ("timeout", approval_id)
+        waiting = asyncio.create_task(ask(client, "wait_for_approval", host="lab", approval_id=approval_id))
+        listed = await asyncio.to_thread(roost, "approvals", "list", "--host", "lab", "--json")
+        (seen,) = json.loads(listed.stdout)["approvals"]["approvals"]
+        assert (seen["asked_by"], seen["request"]["spec"]["destination"]) == ("mcp:planner", "mappings/b")
+        unasked = await asyncio.to_thread(roost, "approvals", "approve", approval_id, "--host", "lab", "--json")
+        assert unasked.returncode == 6
+        command = json.loads(unasked.stdout)["error"]["next_command"].split()[1:]
+        done = await asyncio.to_thread(roost, *command, "--json")
+        assert done.returncode == 0, done.stderr
+        told = await waiting
+        assert (told["state"], told["decided_by"], told["done"]) == ("approved", "cli", True)
+        over = await ask(client, "wait_for_job", host="lab", job_id=told["job_id"])
+        assert over["state"]["outcome"] == "succeeded"
+        assert over["created_by"] == "mcp:planner"
+    assert not any("approve" in tool.name or "refuse" in tool.name for tool in TOOLS), "no agent decides"
+
+
+async def test_what_a_policy_forbids_is_asked_of_a_person(lab, home):
+    write_small(home.root / "mappings/a")
+    words = {"host": "lab", "source": "mappings/a", "destination": "mappings/b", "key": "k"}
     async with agent("--policy", "read-only") as client:
         assert await ask(client, "list_jobs", host="lab") == []
-        refused = await ask(client, "stop_job", host="lab", job_id="any", confirm="any")
-        assert refused["code"] == "precondition"
-        assert "read-only" in refused["message"]
+        asked = await ask(client, "copy_mapping", **words)
+        assert asked["code"] == "confirmation"
+        assert "read-only" in asked["message"]
+        assert await ask(client, "list_jobs", host="lab") == []
+        (seen,) = (await ask(client, "list_approvals", host="lab"))["approvals"]
+        refuse = ("approvals", "refuse", seen["approval_id"], "--host", "lab", "--confirm", seen["fingerprint"])
+        assert (await asyncio.to_thread(roost, *refuse, "--note", "not today")).returncode == 0
+        told = await ask(client, "wait_for_approval", host="lab", approval_id=seen["approval_id"])
+        assert (told["state"], told["note"], told["done"]) == ("refused", "not today", False)
+    (home.root / "trash").mkdir(exist_ok=True)
     async with agent() as client:
         refused = await ask(client, "purge", host="lab", entries=["x"], confirm="lab")
-        assert "on lab agents have 'operate'" in refused["message"], (
-            "what a host has unless its configuration says more"
-        )
+        assert refused["code"] == "usage", "there is no such entry, so there is nothing to ask for"
 
 
 async def test_what_is_wrong_is_said_in_the_same_documents(embedded_data):

@@ -1,6 +1,7 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
 from remote.protocol import (
+    approvals,
     benchmark,
     bulk,
     errors,
@@ -692,6 +693,18 @@ SECRET = secrets.Secret(name="HF_TOKEN", state="gone", kept_in="memory", set_at=
 REQUESTS = [
     requests.Hello(protocol=1, actor="ann@laptop"),
     requests.ListJobs(skip=100),
+    approvals.AskApproval(
+        request=storage.RestoreFromTrash(name="261201-101500-old-1f2e", op_id=OP_ID),
+        why="restore needs the policy 'operate'",
+    ),
+    approvals.GetApproval(approval_id="approval-1f2e3d4c"),
+    approvals.ListApprovals(),
+    approvals.DecideApproval(
+        approval_id="approval-1f2e3d4c", fingerprint="0123456789abcdef", approve=True, note="go on"
+    ),
+    approvals.RecordRefusal(
+        tool="push", summary="to runs/a", code=errors.ErrorCode.PRECONDITION, message="push needs the policy 'operate'"
+    ),
     requests.GetJob(job_id=JOB_ID),
     requests.StartJob(job_id=JOB_ID, spec=MAPPING_COPY, op_id=OP_ID),
     requests.StopJob(job_id=JOB_ID, op_id=OP_ID, reason="wrong data", expected_revision=3),
@@ -828,6 +841,20 @@ TUNING_REPORT = tuning.TuningReport(
     drift=0.02,
     reason="trial 3 is 1.09 times as fast",
 )
+APPROVAL = approvals.Approval(
+    approval_id="approval-1f2e3d4c",
+    asked_by="mcp:planner",
+    origin="192.0.2.7",
+    asked_at=T0,
+    expires_at=T0 + 86_400,
+    why="stop_job needs a confirmation",
+    request=requests.StopJob(job_id=JOB_ID, op_id=OP_ID, reason="wrong data", expected_revision=3),
+    action="stop",
+    subject=JOB_ID,
+    summary="wrong data",
+    facts={"state": "running", "revision": "3"},
+    fingerprint="0123456789abcdef",
+)
 PACKAGE = requests.Package(name="torch", version="2.13.0")
 REPLIES = [
     requests.Welcome(
@@ -873,6 +900,8 @@ REPLIES = [
     ),
     storage.TrashList(entries=[TRASH_ENTRY]),
     journal.JournalPage(entries=[JOURNAL_ENTRY], omitted=3),
+    approvals.ApprovalReply(approval=APPROVAL),
+    approvals.ApprovalList(approvals=[APPROVAL], omitted=3),
     secrets.SecretList(secrets=[SECRET], note="kept on disk"),
 ]
 ERROR = errors.ErrorInfo(
@@ -883,7 +912,7 @@ ERROR = errors.ErrorInfo(
     next_command="roost status training",
 )
 FRAMES = [
-    frames.Call(call_id=3, request=REQUESTS[2]),
+    frames.Call(call_id=3, request=requests.GetJob(job_id=JOB_ID)),
     frames.Answer(call_id=3, reply=REPLIES[2]),
     frames.Failure(call_id=3, error=ERROR),
     frames.Telemetry(sample=TELEMETRY_SAMPLE),
@@ -891,6 +920,7 @@ FRAMES = [
     frames.ProgressMade(job_id=JOB_ID, record=RECORD),
     frames.LogData(job_id=JOB_ID, offset=4096, data=b"caf\xc3\xa9 \xff\x1b[0m\n"),
     frames.LogTruncated(job_id=JOB_ID, start=4096),
+    frames.ApprovalsWaiting(count=2, changed_at=T0),
     frames.Heartbeat(at=T0),
 ]
 
@@ -945,6 +975,7 @@ SAMPLES: list[Message] = [
     STORAGE_ENTRY,
     TRASH_ENTRY,
     JOURNAL_ENTRY,
+    APPROVAL,
     KEPT,
     *REQUESTS,
     PACKAGE,

@@ -1,8 +1,14 @@
 """What keys do: nothing changes on the host before a person has seen what will happen and said yes."""
 
+import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import msgspec
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from protocol_samples import APPROVAL
 
 from console.errors import ConnectionFailed
 from console.ui.app import RoostApp
@@ -10,7 +16,7 @@ from console.ui.keymap import ACTIONS
 from console.ui.screens.dialogs import Confirm, Notice, PlanDialog
 from console.ui.screens.log import LogScreen
 from console.ui.widgets.log_pane import LogPane
-from remote.protocol.frames import JobChanged, LogData
+from remote.protocol.frames import ApprovalsWaiting, JobChanged, LogData
 
 TRAINING = 180.0
 
@@ -160,3 +166,31 @@ async def test_quitting_ends_with_code_0(embedded_run, show) -> None:
         await screen.pilot.press("q")
     assert screen.app.return_value == 0
     assert [job.agent for job in screen.app.feed.jobs_at_work] == ["run", "training"]
+
+
+async def test_what_waits_for_a_person_is_counted_shown_in_full_and_answered(embedded_run, show) -> None:
+    async with show(embedded_run, until=TRAINING, size=(80, 24)) as screen:
+        second = msgspec.structs.replace(APPROVAL, approval_id="approval-2", subject="run-2")
+        screen.session.approvals = [APPROVAL, second]
+        await screen.until_shown("● connected")
+        await screen.send(ApprovalsWaiting(count=2, changed_at=1.0))
+        await screen.until_shown("? 2 to approve")
+        await screen.pilot.press("a")
+        await screen.until_shown("▸ ? waiting", "mcp:planner", "wrong data", "fingerprint", APPROVAL.fingerprint)
+        await screen.pilot.press("n")
+        await screen.until_shown("approval-2  waits for a person")
+        await screen.pilot.press("y")
+        await screen.until_shown("Approve approval-2?", "roost approvals approve approval-2", "No (n)")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: not isinstance(screen.app.screen, Confirm))
+        assert screen.session.decided == []
+        await screen.pilot.press("x")
+        await screen.until_shown("Refuse it (y)")
+        await screen.pilot.press("y")
+        await screen.until(lambda: screen.session.decided == [("approval-2", False)])
+        screen.session.approvals = [msgspec.structs.replace(APPROVAL, state="refused", decided_by="screen")]
+        await screen.send(ApprovalsWaiting(count=0, changed_at=2.0))
+        await screen.until_shown("refused by screen")
+        assert "to approve" not in screen.text
+        await screen.pilot.press("escape")
+        await screen.until_shown("step 225/400  loss")

@@ -67,6 +67,15 @@ class Applying(Arguments, frozen=True, kw_only=True):
     plan: Annotated[str, Meta(description="The fingerprint of `plan_run`.")]
 
 
+class OfApproval(Arguments, frozen=True, kw_only=True):
+    """A request in the host's inbox, and how long to wait for a person."""
+
+    approval_id: Annotated[JobId, Meta(description="As the error of the call said that put it there.")]
+    timeout_s: Annotated[float, Meta(gt=0, le=600, description="Then it is a `timeout`, and the request waits on.")] = (
+        60.0
+    )
+
+
 class Stopping(OfJob, frozen=True, kw_only=True):
     """A job and the word that it is meant."""
 

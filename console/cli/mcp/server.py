@@ -1,6 +1,7 @@
 """The MCP server on standard input and output, with the official SDK."""
 
 import asyncio
+import contextlib
 from importlib.metadata import version
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -11,18 +12,25 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from console import operations
+from console import operations, operations_approvals
 from console.cli.mcp.arguments import schema_of_arguments
 from console.cli.mcp.sessions import Sessions
 from console.cli.mcp.tools import TOOLS, Tool
 from console.cli.text import progress_line
 from console.config.policy import Policy, allows, stricter
 from console.documents import SCHEMA_VERSION, log_text, schema_of
-from console.errors import ConsoleError, UsageError
+from console.errors import (
+    ApprovalAwaited,
+    ConfirmationNeeded,
+    ConnectionFailed,
+    ConsoleError,
+    HostError,
+    UnknownHostKey,
+    UsageError,
+)
 from console.report.markdown import verdict_markdown
 from console.state.link import LinkState
 from console.state.sanitize import one_line
-from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ProgressRecord
@@ -30,7 +38,9 @@ from remote.protocol.progress import ProgressRecord
 INSTRUCTIONS = (
     "Roost trains EAGLE-3 drafters on GPU hosts. Look first (list_jobs, read_storage, plan_run), then plan_run and apply_plan with its "
     "fingerprint; wait_for_job follows the run, read_verdict says whether the drafter helps. Every error has a code, a hint and what "
-    "to do next. What ends or moves something needs `confirm` or the token of a plan: ask a person before you give it."
+    "to do next. What ends or moves something needs `confirm` or the token of a plan: ask a person before you give it. Without one, and "
+    "where the policy of a host allows less, the call goes into the host's inbox: the error names an approval_id, and wait_for_approval "
+    "says what a person decided."
 )
 
 LARGEST_SCHEMA = 16_384
@@ -104,9 +114,34 @@ class Front:
         if tool.is_hostless:
             payload = await tool.work(None, asked, _silent)
         else:
-            self._require(tool, asked.host)
-            payload = await self._work(context, tool, asked, actor)
+            payload = await self._work_or_ask(context, tool, asked, actor)
         return {"schema_version": SCHEMA_VERSION, tool.document: msgspec.to_builtins(payload)}
+
+    async def _work_or_ask(self, context: Context, tool: Tool, asked: Any, actor: str) -> Any:  # noqa: ANN401 - as below
+        """Carry a tool out, or put its change into the host's inbox; what is refused here is put on the host's record."""
+        try:
+            why = self._beyond_policy(tool, asked.host)
+            if why is None:
+                try:
+                    return await self._work(context, tool, asked, actor)
+                except ConfirmationNeeded as needed:
+                    if isinstance(needed, UnknownHostKey) or getattr(asked, "confirm", None) is not None:
+                        raise
+                    why = needed.info.message
+            with operations_approvals.petitioning(why):
+                return await self._work(context, tool, asked, actor)
+        except (ApprovalAwaited, HostError, ConnectionFailed, UnknownHostKey):
+            raise
+        except ConsoleError as error:
+            if tool.needs != "read-only":
+                await self._record(tool, asked, actor, error)
+            raise
+
+    async def _record(self, tool: Tool, asked: Any, actor: str, error: ConsoleError) -> None:  # noqa: ANN401 - as below
+        with contextlib.suppress(ConsoleError):
+            session = await self._sessions.get(asked.host, actor)
+            summary = msgspec.json.encode(asked).decode()
+            await operations_approvals.record_refusal(session, tool.name, summary, error.info)
 
     async def _work(self, context: Context, tool: Tool, asked: Any, actor: str) -> Any:  # noqa: ANN401 - the tool's own
         try:
@@ -119,16 +154,12 @@ class Front:
             error.name_host(asked.host)
             raise
 
-    def _require(self, tool: Tool, host: str) -> None:
+    def _beyond_policy(self, tool: Tool, host: str) -> str | None:
+        """Why agents may not do this themselves; None where they may."""
         policy = stricter(self._most, operations.agent_policy(host))
-        if not allows(policy, tool.needs):
-            raise ConsoleError(
-                ErrorInfo(
-                    code=ErrorCode.PRECONDITION,
-                    message=f"{tool.name} needs the policy {tool.needs!r}, on {host} agents have {policy!r}",
-                    hint="a person can do it, or allow it: `agents` of the host in roost.toml, `--policy` of roost mcp",
-                )
-            )
+        if allows(policy, tool.needs):
+            return None
+        return f"{tool.name} needs the policy {tool.needs!r}, on {host} agents have {policy!r}"
 
     async def _read(self, context: Context, uri: str) -> tuple[str, str]:
         parts = urlsplit(uri)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from console import operations, operations_server, operations_telemetry, operations_vocabulary
+from console import operations, operations_approvals, operations_server, operations_telemetry, operations_vocabulary
 from console.cli.mcp import arguments as args
 from console.config.policy import Policy
 from console.documents import JobOutcome, MadeMapping, Reclaimed, StartedRun, log_text, with_ages
@@ -39,7 +39,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _confirm(said: str | None, expected: str, message: str) -> None:
-    if said != expected:
+    """Raises ConfirmationNeeded unless it was said; what goes into the inbox is confirmed there."""
+    if said != expected and not operations_approvals.is_petitioning():
         raise ConfirmationNeeded(message, hint=f"if a person wants this, say it again with confirm = {expected!r}")
 
 
@@ -146,6 +147,14 @@ async def _purge(session: Session, asked: args.Purging, _: Tell) -> Job:
     return await operations.start_purge(session, chosen)
 
 
+async def _list_approvals(session: Session, _: args.Arguments, __: Tell) -> object:
+    return await operations_approvals.list_approvals(session)
+
+
+async def _wait_for_approval(session: Session, asked: args.OfApproval, _: Tell) -> object:
+    return await operations_approvals.wait_for_approval(session, asked.approval_id, timeout_s=asked.timeout_s)
+
+
 async def _read_journal(session: Session, asked: args.JournalWanted, _: Tell) -> object:
     return await operations.read_journal(session, since=asked.since, limit=asked.limit)
 
@@ -211,7 +220,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="stop_job",
-        description="Stop a job and the jobs that it started. Needs confirm.",
+        description="Stop a job and the jobs that it started. Without confirm a person is asked.",
         needs="operate",
         takes=args.Stopping,
         document="job",
@@ -234,7 +243,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="copy_mapping",
-        description="Copy a mapping on a host as a job, hashed and validated; never over a different one without replace and confirm.",
+        description="Copy a mapping on a host as a job, hashed and validated; never over a different one without replace, and confirm or a person's yes.",
         needs="operate",
         takes=args.CopyingMapping,
         document="copy",
@@ -283,13 +292,27 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="purge",
-        description="Delete entries of the trash for good, as a job. Needs confirm.",
+        description="Delete entries of the trash for good, as a job. Without confirm a person is asked.",
         needs="full",
         takes=args.Purging,
         document="job",
         work=_purge,
         is_destructive=True,
         is_idempotent=False,
+    ),
+    _looks(
+        "list_approvals",
+        "What waits in the host's inbox for a person, and what was decided.",
+        args.Arguments,
+        "approvals",
+        _list_approvals,
+    ),
+    _looks(
+        "wait_for_approval",
+        "Wait until a person has approved or refused a request of the inbox: state, done, job_id, error. Nobody approves his own here.",
+        args.OfApproval,
+        "approval",
+        _wait_for_approval,
     ),
     _looks(
         "read_journal",

@@ -1,4 +1,4 @@
-"""One line: which host, how the link is, how old the reading is, what the newest run is, how many alerts there are."""
+"""One line: which host, how the link is, how old the reading is, how much waits for a yes, what the newest run is, how many alerts there are."""
 
 from rich.text import Text
 
@@ -32,6 +32,8 @@ class TopBar(Lines):
             age = now - state.sample_at
             color = palette.warning if age > _STALE_S else palette.quiet
             text.append(f"  sample {format_duration(age)} ago", style=color)
+        if state.approvals is not None and state.approvals.count:
+            text.append(f"  ? {state.approvals.count} to approve", style=f"bold {palette.warning}")
         run = state.newest_run()
         if run is not None:
             mark = job_mark(run.state)
