@@ -12,6 +12,7 @@ import msgspec
 from console.operations import EnvironmentPlan
 from console.recording.reader import Contents
 from console.state.host_check import HostCheck
+from console.state.mappings import CopyPlan
 from console.state.sanitize import sanitize_log
 from console.state.training_comparison import TrainingRecord
 from remote.protocol.approvals import Approval, ApprovalList
@@ -201,6 +202,7 @@ DOCUMENTS: dict[str, Any] = {
     "conversion": JobOutcome,
     "convert": MadeMapping,
     "copy": MadeMapping,
+    "copy_plan": CopyPlan,
     "coverage": MeasuredCoverage,
     "coverage_report": CoverageReport,
     "demo": DemoHost,

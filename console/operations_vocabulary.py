@@ -9,6 +9,7 @@ from pathlib import Path
 from console.errors import ConsoleError, UsageError
 from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, start_job
 from console.operations_bulk import pull, push
+from console.state.mappings import CopyPlan, copy_consequence, why_not_copied
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
@@ -44,6 +45,34 @@ async def inspect_mapping(session: Session, path: str, *, target_model: str | No
     """Everything that the host knows of a mapping: findings, provenance, who else has it, backups."""
     request = InspectMapping(path=path, target_model=target_model)
     return await ask(session, request, MappingInspection, timeout_s=PLAN_TIMEOUT_S)
+
+
+async def plan_mapping_copy(session: Session, source: str, receiver: Session, destination: str) -> CopyPlan:
+    """What a copy of a mapping of the session's host to a place of the receiver's would do; nothing is written."""
+    going = await validate_mapping(session, source)
+    there = await find_mapping(receiver, destination)
+    consequence = copy_consequence(going, there)
+    obstacle = why_not_copied(going)
+    return CopyPlan(
+        source=going,
+        host=receiver.host.name,
+        destination=destination,
+        there=there,
+        consequence=consequence.words,
+        replaces=consequence.replaces,
+        is_needed=consequence.is_needed,
+        problems=[] if obstacle is None else [obstacle],
+    )
+
+
+async def find_mapping(session: Session, path: str) -> MappingReport | None:
+    """What lies at a path of the host; None for no mapping."""
+    try:
+        return await validate_mapping(session, path)
+    except ConsoleError as error:
+        if error.info.code is not ErrorCode.NOT_FOUND:
+            raise
+        return None
 
 
 async def start_mapping_copy(

@@ -64,7 +64,7 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "verdict": ["verdict"],
     "vocabulary build": ["build"],
     "vocabulary convert": ["convert"],
-    "vocabulary copy": ["copy"],
+    "vocabulary copy": ["copy", "copy_plan"],
     "vocabulary coverage": ["coverage"],
     "vocabulary figures": ["coverage_report"],
     "vocabulary inspect": ["inspection"],

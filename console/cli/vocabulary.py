@@ -11,10 +11,11 @@ from console.cli.jobs import JobName, carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, Key, NoWait, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.verbs import Verbs
-from console.cli.vocabulary_text import coverage_lines, inspection_lines, mapping_lines
+from console.cli.vocabulary_text import copy_plan_lines, coverage_lines, inspection_lines, mapping_lines
 from console.documents import MadeMapping, MeasuredCoverage
 from console.errors import ConsoleError
 from console.state.coverage import is_enough
+from console.state.mappings import CopyPlan
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.mappings import (
@@ -229,12 +230,17 @@ def copy(
     to: Annotated[str | None, typer.Option("--to", metavar="HOST", help="The host that it goes to.")] = None,
     host: Host = operations.EMBEDDED,
     replace: Annotated[bool, typer.Option("--replace", help="Put another mapping at DST aside.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what lies at DST and what would be done.")] = False,  # noqa: FBT002
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
     key: Key = None,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Copy a mapping on a host or to another: validated, hashed, published whole; never over a different one unless told."""
+
+    if dry_run:
+        _show_copy_plan(source, host, destination, to or host, replace=replace, as_json=as_json)
+        return
 
     async def arrive(session: operations.Session) -> Job:
         if to is None:
@@ -248,6 +254,22 @@ def copy(
         )
 
     _carry_out("copy", to or host, arrive, destination, timeout_s=timeout, no_wait=no_wait, as_json=as_json)
+
+
+def _show_copy_plan(source: str, host: str, destination: str, to: str, *, replace: bool, as_json: bool) -> None:
+    """Exit 5 where the copy would be refused."""
+
+    async def work() -> CopyPlan:
+        async with operations.open_host(host, actor=ACTOR) as sender, operations.open_host(to, actor=ACTOR) as receiver:
+            return await operations_vocabulary.plan_mapping_copy(sender, source, receiver, destination)
+
+    plan = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("copy_plan", plan)
+    else:
+        print_text("\n".join(copy_plan_lines(plan)))
+    if plan.problems or (plan.replaces and not replace):
+        raise typer.Exit(5)
 
 
 @app.command()

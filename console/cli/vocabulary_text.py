@@ -1,7 +1,9 @@
 """What `roost vocabulary` says to people."""
 
 from console.state.coverage import curve_rows, format_share, token_words, verdict_words
+from console.state.mappings import CopyPlan
 from console.state.sanitize import one_line
+from console.state.units import format_bytes
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.reports import MappingInspection, MappingReport
 
@@ -71,3 +73,15 @@ def coverage_lines(report: CoverageReport) -> list[str]:
         for token in report.missing
     ]
     return lines
+
+
+def copy_plan_lines(plan: CopyPlan) -> list[str]:
+    """What a copy would do."""
+    files = f"{len(plan.source.files)} files, {format_bytes(sum(file.bytes for file in plan.source.files))}"
+    lines = [
+        f"copies  {one_line(plan.source.path)}, {files}",
+        f"to      {one_line(plan.destination)} on {plan.host}",
+        f"there   {plan.consequence}",
+        *(f"✗ {one_line(problem)}" for problem in plan.problems),
+    ]
+    return [*lines, "needs --replace"] if plan.replaces else lines

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.mappings import MappingCoverageSpec
 from remote.protocol.reports import MappingReport
@@ -54,6 +56,22 @@ class Consequence(NamedTuple):
     words: str
     replaces: bool = False
     is_needed: bool = True
+
+
+class CopyPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy would do: what goes, what lies at the destination (None for no mapping), and what stands against it.
+
+    `replaces` is whether another mapping would be put aside, which has to be said; `is_needed` is False where the same lies there.
+    """
+
+    source: MappingReport
+    host: str
+    destination: str
+    there: MappingReport | None
+    consequence: str
+    replaces: bool
+    is_needed: bool
+    problems: list[str]
 
 
 def copy_consequence(source: MappingReport, there: MappingReport | None) -> Consequence:

@@ -5,11 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from console import operations, operations_approvals, operations_telemetry, operations_vocabulary
-from console.errors import ConsoleError
 from console.operations import Session
 from console.state.link import LinkState
 from remote.protocol.approvals import Approval
-from remote.protocol.errors import ErrorCode
 from remote.protocol.frames import Event
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalEntry
@@ -175,15 +173,10 @@ class LiveSession:
 
     async def find_mapping(self, path: str, *, host: str) -> MappingReport | None:
         """What lies at a path of this host, or of another by its name; None for no mapping."""
-        try:
-            if not host:
-                return await operations_vocabulary.validate_mapping(self._session, path)
-            async with operations.open_host(host, actor=ACTOR) as there:
-                return await operations_vocabulary.validate_mapping(there, path)
-        except ConsoleError as error:
-            if error.info.code == ErrorCode.NOT_FOUND:
-                return None
-            raise
+        if not host:
+            return await operations_vocabulary.find_mapping(self._session, path)
+        async with operations.open_host(host, actor=ACTOR) as there:
+            return await operations_vocabulary.find_mapping(there, path)
 
     async def read_coverage(self, job_id: str) -> CoverageReport:
         """What a job measured of a mapping's coverage."""

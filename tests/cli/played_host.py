@@ -63,6 +63,7 @@ from remote.protocol.requests import (
     ValidateMapping,
     Welcome,
 )
+from remote.protocol.storage import ReadStorage, StorageReport
 from remote.protocol.telemetry import ReadHistory, ReadTopology, TelemetryHistory, TelemetrySample
 
 NOW = 1_796_000_000.0
@@ -92,11 +93,13 @@ class PlayedHost:
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
         self.training_plan = TRAINING_PLAN
+        self.server_plan = SERVER_PLAN
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
         self.state = Up(
             since=0.0, latency_s=0.01, welcome=next(reply for reply in REPLIES if isinstance(reply, Welcome))
         )
         self.host = HostConfig(name="lab", address="10.0.0.1")
+        self.actor = "mcp:planner"
 
     async def call(self, request, *, timeout_s: float = 30.0):  # noqa: C901 - one for each request
         self.asked.append(request)
@@ -132,7 +135,7 @@ class PlayedHost:
             case PlanTraining():
                 return self.training_plan
             case PlanServer():
-                return SERVER_PLAN
+                return self.server_plan
             case ReadBenchmark():
                 return BENCHMARK_REPORT
             case ValidateMapping():
@@ -148,6 +151,8 @@ class PlayedHost:
                 return ApprovalReply(approval=self.approval)
             case ListApprovals():
                 return ApprovalList(approvals=[self.approval])
+            case ReadStorage():
+                return next(reply for reply in REPLIES if isinstance(reply, StorageReport))
             case ReadTopology():
                 return GPU_TOPOLOGY
             case ReadHistory(since=since, until=until, step_s=step):

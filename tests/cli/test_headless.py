@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import typer
 from played_host import NOW, sample_at
-from protocol_samples import APPROVAL, JOB
+from protocol_samples import APPROVAL, JOB, MAPPING_REPORT, TRASH_ENTRY
 from typer.core import TyperGroup
 
 from console.cli.main import app
@@ -362,8 +362,58 @@ def operations_in(path: Path) -> set[str]:
 
 def test_the_screen_and_the_verbs_go_through_the_same_operations():
     """So they check the same and say the same."""
-    waits = {"follow_job"}
-    assert operations_in(CLI.parent / "ui" / "session.py") <= operations_in(CLI) | waits
+    within = {"follow_job", "find_mapping"}  # of wait_for_job and of plan_mapping_copy
+    assert operations_in(CLI.parent / "ui" / "session.py") <= operations_in(CLI) | within
+
+
+OF_A_TERMINAL = {"ask_passphrases_with", "run_document", "Session", "REQUEST_TIMEOUT_S", "host_name_of"}
+OF_PERSONS = {
+    *("decide_approval", "trust_host", "set_secret", "remove_secret"),  # a yes, a key's owner, a token's value
+    *(
+        "prepare_host",
+        "plan_environment",
+        "check_host",
+        "prepare_embedded",
+        "stop_embedded",
+    ),  # a host is a person's to set up
+    *("start_demo", "stop_demos", "list_scenarios"),
+    *("start_run", "apply_winner"),  # agents start a run by its plan, and write their own files
+}
+STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"}
+"""Agents wait by `wait_for_job` and `wait_for_approval`, and read pages."""
+OF_VERBS_ALONE = {
+    *("read_history", "read_past_events", "read_sample_at", "read_topology"),  # agents read the newest sample
+    *("request_server", "start_conversion", "bring_mapping"),  # agents pull, push and copy
+}
+OF_AGENTS = {"agent_policy", "is_petitioning", "petitioning", "record_refusal"}
+
+
+def test_what_agents_have_is_what_the_verbs_have():
+    """Each front door alone has what is named here with its reason, and nothing else."""
+    by_agents = operations_in(CLI / "mcp")
+    by_verbs = {name for path in CLI.glob("*.py") for name in operations_in(path)}
+    assert by_agents - by_verbs == OF_AGENTS
+    assert by_verbs - by_agents == OF_A_TERMINAL | OF_PERSONS | STREAMED | OF_VERBS_ALONE
+
+
+def test_what_a_copy_would_do_is_shown_and_nothing_is_started(played_host, roost):
+    played_host.mapping_report = msgspec.structs.replace(MAPPING_REPORT, valid=True, layout="roost", provenance="roost")
+    told = roost("vocabulary", "copy", "a", "b", "--dry-run", "--json")
+    plan = check(told)
+    assert told.exit_code == 0
+    assert (plan["destination"], plan["is_needed"], plan["replaces"]) == ("b", False, False)
+    assert "there already" in roost("vocabulary", "copy", "a", "b", "--dry-run").stdout
+    played_host.mapping_report = msgspec.structs.replace(MAPPING_REPORT, valid=False)
+    assert roost("vocabulary", "copy", "a", "b", "--dry-run", "--json").exit_code == 5
+    assert not [request for request in played_host.asked if isinstance(request, StartJob)]
+
+
+def test_what_a_purge_would_delete_is_shown_and_nothing_is_deleted(played_host, roost):
+    told = check(roost("storage", "purge", "--all", "--dry-run", "--json"))
+    assert [entry["name"] for entry in told] == [TRASH_ENTRY.name]
+    assert roost("storage", "purge", "absent", "--dry-run", "--json").exit_code == 2
+    assert TRASH_ENTRY.name in roost("storage", "purge", TRASH_ENTRY.name, "--dry-run").stdout
+    assert not [request for request in played_host.asked if isinstance(request, StartJob)]
 
 
 def test_a_reading_is_aged(recorded, roost):

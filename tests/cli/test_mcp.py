@@ -8,20 +8,31 @@ import sys
 from contextlib import asynccontextmanager
 
 import jsonschema
+import msgspec
 import pytest
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import Implementation
+from played_host import PlayedHost
+from protocol_samples import SERVER_PLAN
 
+from console.cli.mcp.arguments import schema_of_arguments
 from console.cli.mcp.server import LARGEST_SCHEMA
 from console.cli.mcp.tools import TOOLS
 from console.config.policy import allows, stricter
 from console.documents import DOCUMENTS, schema_of
+from remote.jobs.store import JobStore
+from remote.protocol.progress import Note, ProgressRecord
+from remote.protocol.requests import StartJob
+from remote.protocol.specs import MappingCopySpec
 from tests.artifacts.small_mappings import write_small
 from tests.link.command import name_in_configuration, roost
 from tests.link.servers import embedded, home
+from tests.link_host.conftest import RELEASE, plan_program
 
 __all__ = ["embedded", "home"]
+
+SLEEP = "import time\ntime.sleep(600)"
 
 
 @asynccontextmanager
@@ -170,6 +181,99 @@ async def test_tools_say_what_they_do_and_how_they_answer(embedded_data):
         assert not (tool.is_destructive and told.annotations.read_only_hint)
         assert len(str(told.output_schema)) < 2 * LARGEST_SCHEMA
     assert '"job"' in schema.contents[0].text
+
+
+SOURCES = [{"path": "a.jsonl", "weight": 0.5}]
+RUN = 'preset = "embedded"'
+WORKING = [
+    ("build_mapping", {"sources": SOURCES, "draft_vocab_size": 64, "destination": "b", "key": "k"}),
+    ("convert_mapping", {"source": "a", "destination": "b", "layout": "specforge", "key": "k"}),
+    ("measure_coverage", {"sources": SOURCES, "mapping": "a", "key": "k"}),
+    ("read_coverage", {"job_id": "k"}),
+    ("plan_mapping_copy", {"source": "a", "destination": "b"}),
+    ("plan_training", {"run_file": RUN, "store": "s"}),
+    ("start_training", {"run_file": RUN, "overrides": {"training.steps": "5"}, "key": "k"}),
+    ("plan_server", {"run_file": RUN, "drafter": True}),
+    ("start_server", {"run_file": RUN, "key": "k"}),
+    ("plan_tuning", {"run_file": RUN}),
+    ("start_tuning", {"run_file": RUN, "key": "k"}),
+    ("read_tuning", {"job_id": "k"}),
+    ("read_benchmark", {"job_id": "k"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), WORKING, ids=[name for name, _ in WORKING])
+async def test_a_tool_answers_as_its_document_says(name, arguments):
+    tool = next(tool for tool in TOOLS if tool.name == name)
+    jsonschema.validate(arguments, schema_of_arguments(tool.takes))
+    host = PlayedHost()
+    host.training_plan = msgspec.structs.replace(host.training_plan, problems=[])
+    host.tuning_plan = msgspec.structs.replace(host.tuning_plan, problems=[])
+    host.server_plan = msgspec.structs.replace(SERVER_PLAN, problems=[])
+    payload = await tool.work(host, msgspec.convert(arguments, tool.takes), lambda _: None)
+    document = msgspec.json.encode({"schema_version": 1, tool.document: payload})
+    jsonschema.validate(json.loads(document), schema_of(tool.document))
+    started = [request for request in host.asked if isinstance(request, StartJob)]
+    assert len(started) == (tool.needs != "read-only")
+    assert all(request.op_id == "k" for request in started)
+
+
+async def test_what_agents_make_and_bring_is_real(lab, home, tmp_path):
+    write_small(home.root / "mappings/a")
+    async with agent() as client:
+        words = {"host": "lab", "source": "mappings/a", "destination": "mappings/there", "layout": "specforge"}
+        made = await ask(client, "convert_mapping", key="c", **words)
+        over = await ask(client, "wait_for_job", host="lab", job_id=made["job"]["job_id"])
+        assert over["state"]["outcome"] == "succeeded"
+        assert (await ask(client, "inspect_mapping", host="lab", path="mappings/there"))["report"][
+            "layout"
+        ] == "specforge"
+        plan = await ask(client, "plan_mapping_copy", host="lab", source="mappings/a", destination="mappings/b")
+        assert (plan["there"], plan["replaces"], plan["problems"]) == (None, False, [])
+        copied = await ask(client, "copy_mapping", host="lab", source="mappings/a", destination="mappings/b", key="k")
+        await ask(client, "wait_for_job", host="lab", job_id=copied["job"]["job_id"])
+        said = []
+
+        async def hear(_done, _total, message):
+            said.append(message)
+
+        here = str(tmp_path / "mapping")
+        pulled = await client.call_tool(
+            "pull_artifact", {"host": "lab", "artifact": "mappings/b", "local": here}, progress_callback=hear
+        )
+        assert pulled.structured_content["transfer"]["path"] == here
+        assert any(" of " in message for message in said), "a transfer tells how far it is"
+        again = await ask(client, "push_artifact", host="lab", local=here, remote="mappings/c")
+        assert again["path"] == str(home.root / "mappings/c")
+        assert (await ask(client, "validate_mapping", host="lab", path="mappings/c"))["valid"]
+        missing = await ask(client, "start_training", host="lab", run_file=RUN, key="t")
+        assert missing["code"] == "precondition", "there is nothing to train on"
+    async with agent("--policy", "read-only") as client:
+        refused = await ask(client, "push_artifact", host="lab", local=here, remote="mappings/d")
+        assert refused["code"] == "precondition"
+        newest = (await ask(client, "read_journal", host="lab"))["entries"][0]
+    assert (newest["actor"], newest["action"], newest["subject"]) == ("mcp:planner", "tool", "push_artifact")
+
+
+async def test_whoever_waits_for_a_job_hears_of_its_progress(lab, home):
+    store = JobStore(home.root, RELEASE, sys.executable, plan=plan_program)
+    job = store.start("talker", MappingCopySpec(source=SLEEP, destination="x"), actor="ann", op_id="op-1")
+    told = ProgressRecord(seq=1, at=1.0, event=Note(level="info", text="half of it is done"))
+    (home.root / "jobs/talker/progress.jsonl").write_bytes(msgspec.json.encode(told) + b"\n")
+    said = asyncio.Queue()
+
+    async def hear(done, _total, message):
+        await said.put((done, message))
+
+    async with agent() as client:
+        waiting = asyncio.create_task(
+            client.call_tool("wait_for_job", {"host": "lab", "job_id": job.job_id}, progress_callback=hear)
+        )
+        done, message = await said.get()
+        assert done == 1.0
+        assert "half of it is done" in message
+        await ask(client, "stop_job", host="lab", job_id=job.job_id, confirm=job.job_id)
+        assert (await waiting).structured_content["job"]["state"]["outcome"] == "stopped"
 
 
 def test_policies_are_ordered():

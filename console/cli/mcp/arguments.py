@@ -9,7 +9,13 @@ from console import operations
 from console.operations_waiting import Until
 from remote.protocol.ids import LONGEST_KEY, JobId
 
-_KEY = rf"^[a-z0-9][a-z0-9-]{{0,{LONGEST_KEY - 1}}}\Z"
+Key = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[a-z0-9][a-z0-9-]{{0,{LONGEST_KEY - 1}}}\Z",
+        description="A word of your own: the same key is the same job.",
+    ),
+]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,28 +92,6 @@ class Stopping(OfJob, frozen=True, kw_only=True):
     )
 
 
-class OfMapping(Arguments, frozen=True, kw_only=True):
-    """A mapping and its target."""
-
-    path: Annotated[str, Meta(description="On the host, absolute or below ROOT, such as runs/NAME/mapping.")]
-    target: Annotated[str | None, Meta(description="The target's directory on the host.")] = None
-
-
-class CopyingMapping(Arguments, frozen=True, kw_only=True):
-    """From where to where on one host."""
-
-    source: str
-    destination: str
-    replace: Annotated[
-        bool,
-        Meta(
-            description="Put a different mapping at `destination` aside, which stays there as a backup; needs `confirm`."
-        ),
-    ] = False
-    confirm: Annotated[str | None, Meta(description="With `replace`: the destination again.")] = None
-    key: Annotated[str, Meta(pattern=_KEY, description="A word of your own: the same key is the same job.")]
-
-
 class Verifying(Arguments, frozen=True, kw_only=True):
     """A store, and how much of it."""
 
@@ -115,7 +99,7 @@ class Verifying(Arguments, frozen=True, kw_only=True):
     samples: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description="So many random samples; null: all of it.")
     ] = None
-    key: Annotated[str, Meta(pattern=_KEY, description="A word of your own: the same key is the same job.")]
+    key: Key
 
 
 class Paths(Arguments, frozen=True, kw_only=True):

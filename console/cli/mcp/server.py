@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from importlib.metadata import version
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,8 @@ from mcp.server.stdio import stdio_server
 from console import operations, operations_approvals
 from console.cli.mcp.arguments import schema_of_arguments
 from console.cli.mcp.sessions import Sessions
-from console.cli.mcp.tools import TOOLS, Tool
+from console.cli.mcp.tool import Tool
+from console.cli.mcp.tools import TOOLS
 from console.cli.text import progress_line
 from console.config.policy import Policy, allows, stricter
 from console.documents import SCHEMA_VERSION, log_text, schema_of
@@ -31,6 +33,9 @@ from console.errors import (
 from console.report.markdown import verdict_markdown
 from console.state.link import LinkState
 from console.state.sanitize import one_line
+from console.state.units import format_bytes
+from remote.protocol.bulk import BulkAdvanced
+from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ProgressRecord
@@ -47,6 +52,7 @@ LARGEST_SCHEMA = 16_384
 """Longer schemas of answers are left to the resource `roost://schemas/NAME`, so that a list of the tools stays readable."""
 
 _LOG_TAIL = 65_536
+_TRANSFER_TELLS_S = 1.0
 _TEMPLATES = (
     ("roost://{host}/jobs/{job_id}/log", "The end of a job's log", "text/plain"),
     ("roost://{host}/jobs/{job_id}/verdict", "A run's verdict as a page", "text/markdown"),
@@ -128,6 +134,8 @@ class Front:
                     if isinstance(needed, UnknownHostKey) or getattr(asked, "confirm", None) is not None:
                         raise
                     why = needed.info.message
+            if not tool.can_be_asked:
+                raise _not_allowed(why)
             with operations_approvals.petitioning(why):
                 return await self._work(context, tool, asked, actor)
         except (ApprovalAwaited, HostError, ConnectionFailed, UnknownHostKey):
@@ -182,15 +190,22 @@ class Front:
 
 
 class _Progress:
-    """Tells the client of a job's progress while something waits, in order."""
+    """Tells the client of the progress of a job or a transfer while something waits, in order."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._told: asyncio.Queue[str | None] = asyncio.Queue()
+        self._next = 0.0
 
-    def __call__(self, event: Job | ProgressRecord | LinkState) -> None:
-        if isinstance(event, ProgressRecord):
-            self._told.put_nowait(one_line(progress_line(event)))
+    def __call__(self, event: Job | ProgressRecord | LinkState | BulkAdvanced) -> None:
+        match event:
+            case ProgressRecord():
+                self._told.put_nowait(one_line(progress_line(event)))
+            case BulkAdvanced(bytes_done=done, bytes_total=total) if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _TRANSFER_TELLS_S
+                self._told.put_nowait(f"{format_bytes(done)} of {format_bytes(total)}")
+            case _:
+                pass
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._pass_on())
@@ -254,7 +269,12 @@ def _actor(context: Context) -> str:
     return f"mcp:{name or 'unknown'}"
 
 
-def _silent(_: Job | ProgressRecord | LinkState) -> None:
+def _not_allowed(why: str) -> ConsoleError:
+    hint = "a person can do it, or allow it: `agents` of the host in roost.toml, `--policy` of roost mcp"
+    return ConsoleError(ErrorInfo(code=ErrorCode.PRECONDITION, message=why, hint=hint))
+
+
+def _silent(_: Job | ProgressRecord | LinkState | BulkAdvanced) -> None:
     """Nobody listens."""
 
 

@@ -1,47 +1,18 @@
 """The tools: what each needs, takes, gives and does, through the same operations as the verbs and the screen."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import msgspec
-
-from console import operations, operations_approvals, operations_server, operations_telemetry, operations_vocabulary
+from console import operations, operations_approvals, operations_server, operations_telemetry
 from console.cli.mcp import arguments as args
-from console.config.policy import Policy
-from console.documents import JobOutcome, MadeMapping, Reclaimed, StartedRun, log_text, with_ages
-from console.errors import ConfirmationNeeded, ConsoleError, UsageError
+from console.cli.mcp.server_tools import SERVER_TOOLS
+from console.cli.mcp.tool import Tell, Tool, confirm, looks
+from console.cli.mcp.training_tools import TRAINING_TOOLS
+from console.cli.mcp.transfer_tools import TRANSFER_TOOLS
+from console.cli.mcp.vocabulary_tools import VOCABULARY_TOOLS
+from console.documents import JobOutcome, Reclaimed, StartedRun, log_text, with_ages
+from console.errors import ConsoleError, UsageError
 from console.operations import Session
 from console.operations_waiting import wait_for_job
-from console.state.link import LinkState
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.jobs import Job
-from remote.protocol.progress import ProgressRecord
-
-Tell = Callable[[Job | ProgressRecord | LinkState], None]
-
-
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation as a tool; `document` names the document that it answers with, `work` gives its payload.
-
-    One that needs no `Session` works without a host.
-    """
-
-    name: str
-    description: str
-    needs: Policy
-    takes: type[Any]
-    document: str
-    work: Callable[[Any, Any, Tell], Awaitable[Any]]
-    is_destructive: bool = False
-    is_idempotent: bool = True
-    is_hostless: bool = False
-    is_long: bool = False
-
-
-def _confirm(said: str | None, expected: str, message: str) -> None:
-    """Raises ConfirmationNeeded unless it was said; what goes into the inbox is confirmed there."""
-    if said != expected and not operations_approvals.is_petitioning():
-        raise ConfirmationNeeded(message, hint=f"if a person wants this, say it again with confirm = {expected!r}")
 
 
 async def _list_hosts(_: None, __: args.NoArguments, ___: Tell) -> list[str]:
@@ -87,27 +58,10 @@ async def _read_verdict(session: Session, asked: args.OfJob, _: Tell) -> object:
 
 
 async def _stop_job(session: Session, asked: args.Stopping, _: Tell) -> Job:
-    _confirm(asked.confirm, asked.job_id, f"{asked.job_id} and the jobs that it started would be stopped")
+    confirm(asked.confirm, asked.job_id, f"{asked.job_id} and the jobs that it started would be stopped")
     return await operations.stop_job(
         session, asked.job_id, reason=asked.reason, expected_revision=asked.expected_revision
     )
-
-
-async def _validate_mapping(session: Session, asked: args.OfMapping, _: Tell) -> object:
-    return await operations_vocabulary.validate_mapping(session, asked.path, target_model=asked.target)
-
-
-async def _inspect_mapping(session: Session, asked: args.OfMapping, _: Tell) -> object:
-    return await operations_vocabulary.inspect_mapping(session, asked.path, target_model=asked.target)
-
-
-async def _copy_mapping(session: Session, asked: args.CopyingMapping, _: Tell) -> object:
-    if asked.replace:
-        _confirm(asked.confirm, asked.destination, f"a different mapping at {asked.destination} would be put aside")
-    job = await operations_vocabulary.start_mapping_copy(
-        session, asked.source, asked.destination, replace=asked.replace, op_id=asked.key
-    )
-    return MadeMapping(job=job, mapping=None)
 
 
 async def _verify_store(session: Session, asked: args.Verifying, _: Tell) -> object:
@@ -143,7 +97,7 @@ async def _purge(session: Session, asked: args.Purging, _: Tell) -> Job:
     unknown = set(asked.entries) - {entry.name for entry in chosen}
     if unknown:
         raise UsageError(f"not in the trash: {', '.join(sorted(unknown))}", hint="read_storage lists it")
-    _confirm(asked.confirm, asked.host, f"{len(chosen)} entries of the trash would be deleted for good")
+    confirm(asked.confirm, asked.host, f"{len(chosen)} entries of the trash would be deleted for good")
     return await operations.start_purge(session, chosen)
 
 
@@ -163,17 +117,11 @@ async def _list_secrets(session: Session, _: args.Arguments, __: Tell) -> object
     return await operations.list_secrets(session)
 
 
-def _looks(name: str, description: str, takes: type[Any], document: str, work: Any, **more: bool) -> Tool:  # noqa: ANN401
-    return Tool(
-        name=name, description=description, needs="read-only", takes=takes, document=document, work=work, **more
-    )
-
-
 TOOLS: tuple[Tool, ...] = (
-    _looks("list_hosts", "The hosts that can be named.", args.NoArguments, "hosts", _list_hosts, is_hostless=True),
-    _looks("list_jobs", "All jobs of a host, newest first, with their states.", args.Arguments, "jobs", _list_jobs),
-    _looks("get_job", "One job: state, progress, results.", args.OfJob, "job", _get_job),
-    _looks(
+    looks("list_hosts", "The hosts that can be named.", args.NoArguments, "hosts", _list_hosts, is_hostless=True),
+    looks("list_jobs", "All jobs of a host, newest first, with their states.", args.Arguments, "jobs", _list_jobs),
+    looks("get_job", "One job: state, progress, results.", args.OfJob, "job", _get_job),
+    looks(
         "wait_for_job",
         "Wait until a job is over, or in a state; tells progress. A timeout is an error that leaves the job at work.",
         args.Waiting,
@@ -181,22 +129,22 @@ TOOLS: tuple[Tool, ...] = (
         _wait_for_job,
         is_long=True,
     ),
-    _looks("read_log", "A page of a job's log by byte offset.", args.LogWanted, "log", _read_log),
-    _looks(
+    looks("read_log", "A page of a job's log by byte offset.", args.LogWanted, "log", _read_log),
+    looks(
         "read_telemetry",
         "GPUs, processors, memory, disks, engines, and what is wrong.",
         args.Arguments,
         "telemetry",
         _read_telemetry,
     ),
-    _looks(
+    looks(
         "plan_run",
         "Every stage of a run with its command and bytes, problems, risks, and the fingerprint that apply_plan takes. Starts nothing.",
         args.RunFile,
         "plan",
         _plan_run,
     ),
-    _looks(
+    looks(
         "plan_extraction",
         "What a run's extraction would write, to the byte, and a sample.",
         args.RunFile,
@@ -211,7 +159,7 @@ TOOLS: tuple[Tool, ...] = (
         document="run",
         work=_apply_plan,
     ),
-    _looks(
+    looks(
         "read_verdict",
         "The verdict of a run: promote, reject or inconclusive, with figures and reasons.",
         args.OfJob,
@@ -227,29 +175,6 @@ TOOLS: tuple[Tool, ...] = (
         work=_stop_job,
         is_destructive=True,
     ),
-    _looks(
-        "validate_mapping",
-        "Check a draft-vocabulary mapping in any trainer's layout; every finding has its fix.",
-        args.OfMapping,
-        "mapping",
-        _validate_mapping,
-    ),
-    _looks(
-        "inspect_mapping",
-        "All that is known of a mapping: provenance, who else has it, backups.",
-        args.OfMapping,
-        "inspection",
-        _inspect_mapping,
-    ),
-    Tool(
-        name="copy_mapping",
-        description="Copy a mapping on a host as a job, hashed and validated; never over a different one without replace, and confirm or a person's yes.",
-        needs="operate",
-        takes=args.CopyingMapping,
-        document="copy",
-        work=_copy_mapping,
-        is_destructive=True,
-    ),
     Tool(
         name="verify_store",
         description="Read a store of hidden states again, as a job.",
@@ -258,14 +183,14 @@ TOOLS: tuple[Tool, ...] = (
         document="verification",
         work=_verify_store,
     ),
-    _looks(
+    looks(
         "read_storage",
         "What lies on the disks, what of it can go and what cannot and why, and the trash.",
         args.Arguments,
         "storage",
         _read_storage,
     ),
-    _looks(
+    looks(
         "plan_reclaim",
         "What moving directories into the trash would free, and the token for reclaim. Changes nothing.",
         args.Paths,
@@ -300,27 +225,31 @@ TOOLS: tuple[Tool, ...] = (
         is_destructive=True,
         is_idempotent=False,
     ),
-    _looks(
+    looks(
         "list_approvals",
         "What waits in the host's inbox for a person, and what was decided.",
         args.Arguments,
         "approvals",
         _list_approvals,
     ),
-    _looks(
+    looks(
         "wait_for_approval",
         "Wait until a person has approved or refused a request of the inbox: state, done, job_id, error. Nobody approves his own here.",
         args.OfApproval,
         "approval",
         _wait_for_approval,
     ),
-    _looks(
+    looks(
         "read_journal",
         "Who asked the host to change what, when, and what came of it; newest first.",
         args.JournalWanted,
         "journal",
         _read_journal,
     ),
-    _looks("list_secrets", "The names of the host's tokens, never a value.", args.Arguments, "secrets", _list_secrets),
+    looks("list_secrets", "The names of the host's tokens, never a value.", args.Arguments, "secrets", _list_secrets),
+    *VOCABULARY_TOOLS,
+    *TRAINING_TOOLS,
+    *SERVER_TOOLS,
+    *TRANSFER_TOOLS,
 )
 """Every tool. A token's value never goes through here: `roost secrets set` reads it from a person."""
