@@ -80,9 +80,10 @@ def _data(case: Case) -> dict[str, Any]:
 
 def _ours(case: Case, data: dict[str, Any]) -> Callable[[], float]:
     from remote.agents.training.batches import Window  # noqa: PLC0415
-    from remote.agents.training.model import Drafter, DrafterShape  # noqa: PLC0415
+    from remote.agents.training.model import Drafter  # noqa: PLC0415
     from remote.agents.training.objective import Batch, Teacher  # noqa: PLC0415
     from remote.agents.training.rope import Rope  # noqa: PLC0415
+    from remote.agents.training.shape import DrafterShape  # noqa: PLC0415
     from remote.agents.training.trainer import Trainer, initialise  # noqa: PLC0415
     from remote.protocol.run import TrainingConfig  # noqa: PLC0415
 

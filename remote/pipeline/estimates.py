@@ -1,5 +1,6 @@
 """How many bytes a run will write; upper estimates, from the shapes of the target and the drafter."""
 
+from remote.agents.training.latent import Latent
 from remote.pipeline.inputs import Conversations, Target
 from remote.protocol.run import Dtype, RunConfig
 
@@ -28,12 +29,28 @@ def drafter_parameters(run: RunConfig, target: Target) -> int:
     """Trainable parameters of an EAGLE-3 drafter: fc, one decoder layer over [embedding; hidden], norms, head."""
     config, hidden = run.training.drafter, target.hidden_size
     heads = config.num_attention_heads or target.num_attention_heads
-    kv_heads = config.num_key_value_heads or target.num_key_value_heads
-    head_dim = config.head_dim or target.head_dim
+    if config.architecture == "mla" and target.latent is not None:
+        attention = _latent_attention(target.latent, hidden, heads)
+    else:
+        attention = _grouped_attention(run, target, heads)
     fc = len(run.extraction.layer_ids) * hidden * hidden
-    attention = 2 * hidden * (heads + 2 * kv_heads) * head_dim + heads * head_dim * hidden
     mlp = 3 * hidden * (config.intermediate_size or target.intermediate_size)
     return fc + attention + mlp + run.vocabulary.draft_vocab_size * hidden + 4 * hidden
+
+
+def _grouped_attention(run: RunConfig, target: Target, heads: int) -> int:
+    config, hidden = run.training.drafter, target.hidden_size
+    kv_heads = config.num_key_value_heads or target.num_key_value_heads
+    head_dim = config.head_dim or target.head_dim
+    return 2 * hidden * (heads + 2 * kv_heads) * head_dim + heads * head_dim * hidden
+
+
+def _latent_attention(latent: Latent, hidden: int, heads: int) -> int:
+    narrow = latent.q_lora_rank + latent.kv_lora_rank
+    down = 2 * hidden * (narrow + latent.qk_rope_head_dim) + narrow
+    queries = latent.q_lora_rank * latent.qk_head_dim
+    keys_and_values = latent.kv_lora_rank * (latent.qk_nope_head_dim + latent.v_head_dim)
+    return down + heads * (queries + keys_and_values + latent.v_head_dim * hidden)
 
 
 def training_bytes(run: RunConfig, target: Target) -> int:

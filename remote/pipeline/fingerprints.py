@@ -155,4 +155,6 @@ def _numerics_of_training(run: RunConfig) -> dict[str, object]:
     kept = msgspec.to_builtins(run.training)
     for comfort in (*TRAINING_COMFORT, "init_from"):  # its content counts, not where it lies
         del kept[comfort]
+    if run.training.drafter.architecture == "llama":
+        del kept["drafter"]["architecture"]  # so that drafters of before stay valid
     return kept

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from remote.agents.training.latent import Latent, read_latent
 from remote.artifacts.conversations import parse_conversation, read_prompts
 from remote.artifacts.manifest import hash_file
 from remote.errors import NotFound, Precondition
@@ -34,6 +35,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     num_key_value_heads: int
     head_dim: int
     fingerprint: str
+    latent: Latent | None = None
 
 
 class Conversations(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ def describe_target(model: Path) -> Target:
             num_key_value_heads=int(text.get("num_key_value_heads") or heads),
             head_dim=int(text.get("head_dim") or text["hidden_size"] // heads),
             fingerprint=_hash_model(model),
+            latent=read_latent(text),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise Precondition(f"{config_path} does not describe a language model: {error!r}") from error

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from remote.agents.server.options import complaints, read_options
 from remote.agents.server.plan import KINDS, engine_command, read_model_config
+from remote.agents.training.latent import servable
 from remote.agents.training.rope import read_rope
 from remote.engines.layer_ids import to_sglang, to_vllm
 from remote.errors import Precondition, RoostError
@@ -26,7 +27,7 @@ from remote.pipeline.inputs import (
     describe_target,
 )
 from remote.pipeline.stages import Blueprint
-from remote.protocol.run import EngineConfig, RunConfig
+from remote.protocol.run import EngineConfig, RunConfig, TrainingConfig
 from remote.protocol.specs import EngineSection, ServerSpec
 from remote.redaction import SECRET_NAME
 from remote.telemetry.occupancy import ask_occupancy
@@ -62,7 +63,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     if target and (train or store_source) and held_out and len(problems) == before:
         inputs = Inputs(target, train, held_out, mapping_source, store_source, initial)
     problems.extend(_check_target(run, target) if target else [])
-    _attempt(problems, lambda: check_rope(target) if target else None)
+    _attempt(problems, lambda: check_drafter_kind(run.training, target) if target else None)
     problems.extend(_check_data(run, train, held_out) if held_out and (train or given) else [])
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
@@ -104,10 +105,12 @@ def _check_target(run: RunConfig, target: Target) -> Iterator[str]:
         )
 
 
-def check_rope(target: Target) -> None:
-    """Raise Precondition where the target turns positions as no served drafter does."""
+def check_drafter_kind(training: TrainingConfig, target: Target) -> None:
+    """Raise Precondition where no served drafter turns positions, or attends, as this training's would."""
     config = read_model_config(target.path)
-    read_rope(config.get("text_config") or config)
+    rope = read_rope(config.get("text_config") or config)
+    if training.drafter.architecture == "mla":
+        servable(target.latent, rope)
 
 
 def _describe_train(run: RunConfig, root: Path) -> Conversations:

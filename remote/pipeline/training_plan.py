@@ -16,7 +16,7 @@ from remote.pipeline.config import load_run
 from remote.pipeline.fingerprints import UNDECIDED, hash_initial, training_fingerprint
 from remote.pipeline.inputs import Target, describe_target
 from remote.pipeline.plan import free_bytes
-from remote.pipeline.problems import check_gpus, check_ranks, check_rope, say
+from remote.pipeline.problems import check_drafter_kind, check_gpus, check_ranks, say
 from remote.pipeline.reuse import Valid, has_checkpoint, has_foreign_checkpoint, inspect
 from remote.pipeline.stages import Blueprint
 from remote.protocol.reports import TrainingPlan
@@ -123,7 +123,7 @@ def _look(spec: TrainingSpec, initial: str | None) -> _Data:
             f"the mapping {mapping} was not made by Roost",
             hint=f"`roost vocabulary convert {mapping} DIR` makes one that was",
         )
-    check_rope(target)
+    check_drafter_kind(spec.training, target)
     return _Data(target, properties, (manifest.fingerprint, read_manifest(mapping).fingerprint), initial)
 
 

@@ -97,8 +97,12 @@ class VocabularyConfig(Config, frozen=True, kw_only=True):
 
 
 class DrafterConfig(Config, frozen=True, kw_only=True):
-    """The drafter's own size; `None` takes the target's value."""
+    """The drafter's kind and its own sizes; `None` takes the target's value.
 
+    "mla" is DeepSeek's latent attention, its widths always the target's; `num_key_value_heads` and `head_dim` are of "llama" alone.
+    """
+
+    architecture: Literal["llama", "mla"] = "llama"
     intermediate_size: Positive | None = None
     num_attention_heads: Positive | None = None
     num_key_value_heads: Positive | None = None

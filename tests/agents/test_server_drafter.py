@@ -200,11 +200,27 @@ def test_kimis_ids_are_not_shifted_and_its_sizes_are_nested(tmp_path):
     assert codes(drafter, expected(target_config=target, layer_ids=[2, 16, 29])) == ["layer-ids"]
 
 
-def test_of_a_drafter_with_latent_attention_the_common_parts_are_checked(tmp_path):
-    config = good_config() | {"architectures": [MLA]}
-    arrays = good_arrays() | {"layers.0.self_attn.kv_a_proj.weight": np.ones(3, np.float32)}
-    assert codes(write(tmp_path / "d", config, arrays)) == []
-    assert codes(write(tmp_path / "e", config, without("fc.weight")(arrays))) == ["tensor-missing"]
+def test_a_drafter_with_latent_attention_is_checked_as_the_engine_reads_it(tmp_path):
+    sizes = {"q_lora_rank": 6, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 4}
+    config = good_config() | {"architectures": [MLA]} | sizes
+    attention = {
+        "q_a_proj": (6, 2 * H),
+        "q_a_layernorm": (6,),
+        "q_b_proj": (HEADS * 5, 6),
+        "kv_a_proj_with_mqa": (7, 2 * H),
+        "kv_a_layernorm": (5,),
+        "kv_b_proj": (HEADS * 7, 5),
+        "o_proj": (H, HEADS * 4),
+    }
+    others = {name: array for name, array in good_arrays().items() if "self_attn" not in name}
+    own = {f"layers.0.self_attn.{name}.weight": np.ones(shape, np.float32) for name, shape in attention.items()}
+    arrays = others | own
+    assert codes(write(tmp_path / "a", config, arrays)) == []
+    assert codes(write(tmp_path / "b", config, without("fc.weight")(arrays))) == ["tensor-missing"]
+    assert codes(write(tmp_path / "c", config | {"v_head_dim": 8}, arrays)) == ["tensor-shape"] * 2
+    assert codes(write(tmp_path / "d", config | {"kv_lora_rank": None}, arrays)) == ["config"]
+    stray = {"layers.0.self_attn.k_proj.weight": np.ones(3, np.float32)}
+    assert codes(write(tmp_path / "e", config, arrays | stray)) == ["tensor-unknown"]
 
 
 def test_what_cannot_be_read_is_said(tmp_path):

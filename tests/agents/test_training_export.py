@@ -7,8 +7,9 @@ import torch
 from safetensors import safe_open
 
 from remote.agents.training.export import ExportedMapping, drafter_config, write_checkpoint
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
 from remote.agents.training.rope import Rope
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.target import TargetConfig
 
 SERVED = {

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remote.agents.training.measure import measure_acceptance, walk
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
 from remote.agents.training.objective import Batch
 from remote.agents.training.rope import Rope
+from remote.agents.training.shape import DrafterShape
 
 SHAPE = DrafterShape(
     hidden_size=32,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import shift_left
 from remote.agents.training.objective import (
     SPECFORGE,
@@ -19,6 +19,7 @@ from remote.agents.training.objective import (
     unroll,
 )
 from remote.agents.training.rope import Rope
+from remote.agents.training.shape import DrafterShape
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "eagle3-golden"
 CASES = ["mha_small", "gqa_ragged"]
@@ -196,7 +197,7 @@ def test_a_step_by_step_decode_gives_what_training_saw(golden):
     """What an engine does after a prefix of n tokens: keys of the prefix from the target, then keys of its own drafts."""
     batch = golden.row(0)
     ids, prefix, steps = shift_left(batch.input_ids), 9, 3
-    from remote.agents.training.model import StepCache  # noqa: PLC0415
+    from remote.agents.training.attention import StepCache  # noqa: PLC0415
     from remote.agents.training.numerics import rotary_tables, rotate  # noqa: PLC0415
 
     with torch.no_grad():

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from remote.agents.training.export import ExportedMapping
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import rms_norm
 from remote.agents.training.objective import (
     SPECFORGE,
@@ -24,6 +24,7 @@ from remote.agents.training.objective import (
     unroll,
 )
 from remote.agents.training.rope import read_rope
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.speculators_layout import write_speculators
 from remote.agents.training.target import read_target_config
 from tests.conftest import Peers

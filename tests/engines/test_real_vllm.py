@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from remote.agents.training.export import ExportedMapping, write_checkpoint
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.speculators_layout import write_speculators
 from remote.agents.training.target import read_target_config, read_target_weights
 from remote.protocol.progress import ServerPhase

@@ -37,6 +37,7 @@ _UNUSED = ("embed_tokens.weight", "d2t", "t2d")
 _DEFAULT_AUX_LAYERS = 3
 _LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 _NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "num_hidden_layers")
+_NEEDED_BY_MLA = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
 class Expectations(NamedTuple):
@@ -86,7 +87,8 @@ def check_drafter(directory: Path, expected: Expectations) -> list[Finding]:
     architecture = (config.get("architectures") or [None])[0]
     if architecture not in ARCHITECTURES:
         return [_wrong_architecture(config, architecture)]
-    missing = [key for key in _NEEDED if not isinstance(config.get(key), int)]
+    needed = _NEEDED if architecture == LLAMA else _NEEDED + _NEEDED_BY_MLA
+    missing = [key for key in needed if not isinstance(config.get(key), int)]
     if missing:
         return [_error("config", f"its config.json does not say {', '.join(missing)}", _EXPORT)]
     return [
@@ -248,7 +250,7 @@ def _check_vocabulary(
 
 
 def _check_tensors(config: dict[str, Any], architecture: str, tensors: "dict[str, _Array]") -> Iterator[Finding]:
-    shapes = _llama_shapes(config) if architecture == LLAMA else _common_shapes(config)
+    shapes = _layer_shapes(config, _grouped(config) if architecture == LLAMA else _latent(config))
     for name, shape in shapes.items():
         array = tensors.get(name)
         if array is None:
@@ -256,11 +258,10 @@ def _check_tensors(config: dict[str, Any], architecture: str, tensors: "dict[str
         elif array.shape != shape:
             message = f"{name} is {list(array.shape)}, its config.json asks for {list(shape)}"
             yield _error("tensor-shape", message, "its weights and its config.json do not belong together")
-    if architecture == LLAMA:
-        unknown = sorted(tensors.keys() - shapes.keys() - set(_UNUSED))
-        if unknown:
-            names = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
-            yield _warning("tensor-unknown", f"the engine will skip {names} without a word", "look at their names")
+    unknown = sorted(tensors.keys() - shapes.keys() - set(_UNUSED))
+    if unknown:
+        names = ", ".join(unknown[:4]) + (f" and {len(unknown) - 4} more" if len(unknown) > 4 else "")
+        yield _warning("tensor-unknown", f"the engine will skip {names} without a word", "look at their names")
     for name, array in tensors.items():
         if name in shapes and not _is_finite(array):
             yield _error("not-finite", f"{name} holds NaN or infinite values", "go back to a sound checkpoint")
@@ -279,17 +280,40 @@ def _common_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _llama_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The tensors that `LlamaForCausalLMEagle3` loads."""
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    heads = config["num_attention_heads"]
+def _grouped(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The attention that `LlamaForCausalLMEagle3` loads."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
     head_dim = config.get("head_dim") or hidden // heads
     queries, keys = heads * head_dim, config.get("num_key_value_heads", heads) * head_dim
+    return {
+        "q_proj": (queries, 2 * hidden),
+        "k_proj": (keys, 2 * hidden),
+        "v_proj": (keys, 2 * hidden),
+        "o_proj": (hidden, queries),
+    }
+
+
+def _latent(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The attention that `Eagle3DeepseekV2ForCausalLM` loads."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    queries, compressed = config["q_lora_rank"], config["kv_lora_rank"]
+    still, turning, values = (config[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    return {
+        "q_a_proj": (queries, 2 * hidden),
+        "q_a_layernorm": (queries,),
+        "q_b_proj": (heads * (still + turning), queries),
+        "kv_a_proj_with_mqa": (compressed + turning, 2 * hidden),
+        "kv_a_layernorm": (compressed,),
+        "kv_b_proj": (heads * (still + values), compressed),
+        "o_proj": (hidden, heads * values),
+    }
+
+
+def _layer_shapes(config: dict[str, Any], attention: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """All tensors that the engine loads, with those of `attention`."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
     layer = {
-        "self_attn.q_proj": (queries, 2 * hidden),
-        "self_attn.k_proj": (keys, 2 * hidden),
-        "self_attn.v_proj": (keys, 2 * hidden),
-        "self_attn.o_proj": (hidden, queries),
+        **{f"self_attn.{name}": shape for name, shape in attention.items()},
         "mlp.gate_proj": (inner, hidden),
         "mlp.up_proj": (inner, hidden),
         "mlp.down_proj": (hidden, inner),

@@ -1,20 +1,29 @@
-"""The trained drafter as a checkpoint that `LlamaForCausalLMEagle3` of SGLang 0.5.23 and of vLLM serves (`models/llama_eagle3.py`)."""
+"""The trained drafter as a checkpoint that SGLang 0.5.23 and vLLM serve.
+
+Their classes are `LlamaForCausalLMEagle3` (`models/llama_eagle3.py` of both) and `Eagle3DeepseekV2ForCausalLM` (`models/kimi_k25_eagle3.py`
+of SGLang, `models/deepseek_eagle3.py` of vLLM).
+"""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.latent import Latent
+from remote.agents.training.model import Drafter
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.target import TargetConfig
 from remote.engines.layer_ids import to_sglang
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+LLAMA = "LlamaForCausalLMEagle3"
+MLA = "Eagle3DeepseekV2ForCausalLM"
 
 
 @dataclass(frozen=True)
@@ -32,20 +41,16 @@ def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list
     """
     served = to_sglang(layer_ids, architecture=target.architecture, num_hidden_layers=target.num_hidden_layers)
     return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": "llama",
+        **(_grouped_config(shape) if shape.latent is None else _latent_config(shape, shape.latent)),
         "hidden_act": "silu",
         "num_hidden_layers": 1,
         "hidden_size": shape.hidden_size,
         "intermediate_size": shape.intermediate_size,
         "num_attention_heads": shape.num_attention_heads,
-        "num_key_value_heads": shape.num_key_value_heads,
-        "head_dim": shape.head_dim,
         "vocab_size": shape.vocab_size,
         "draft_vocab_size": shape.draft_vocab_size,
         "max_position_embeddings": shape.max_position_embeddings,
         "rms_norm_eps": shape.rms_norm_eps,
-        **shape.rope.exported(shape.head_dim),
         "attention_bias": False,
         "mlp_bias": False,
         "tie_word_embeddings": False,
@@ -56,6 +61,28 @@ def drafter_config(shape: DrafterShape, target: TargetConfig, *, layer_ids: list
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": served, "use_aux_hidden_state": True},
         "eagle_aux_hidden_state_layer_ids": layer_ids,
         **target.token_ids,
+    }
+
+
+def _grouped_config(shape: DrafterShape) -> dict[str, Any]:
+    return {
+        "architectures": [LLAMA],
+        "model_type": "llama",
+        "num_key_value_heads": shape.num_key_value_heads,
+        "head_dim": shape.head_dim,
+        **shape.rope.exported(shape.head_dim),
+    }
+
+
+def _latent_config(shape: DrafterShape, latent: Latent) -> dict[str, Any]:
+    """Of model_type "kimi_k2", as published ones are, only SGLang knows a config; "deepseek_v3" is transformers' own."""
+    return {
+        "architectures": [MLA],
+        "model_type": "deepseek_v3",
+        "num_key_value_heads": shape.num_attention_heads,
+        **msgspec.to_builtins(latent),
+        "rope_interleave": True,
+        **shape.rope.exported(latent.qk_rope_head_dim),
     }
 
 

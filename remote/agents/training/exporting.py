@@ -43,6 +43,11 @@ def work(spec: DrafterExportSpec, job: JobContext) -> JobResult:
     measured = "not measured" if length is None else f"acceptance length {length:.3f} on held-out text"
     job.tell(Note(level="info", text=f"exports step {step}: {measured}"))
     exportable = shape_drafter(spec.training)
+    if spec.layout == "speculators" and exportable.drafter.shape.latent is not None:
+        raise Precondition(
+            "speculators 0.9 has no drafter with latent attention",
+            hint="leave --layout out: SGLang and vLLM serve it as it is",
+        )
     restore_weights(exportable.drafter, checkpoint)
     summary: Summary = {"steps": step, "exported_step": step, "chosen_by_acceptance_length": length}
     write_drafter(final, spec.training, exportable, summary, job, layout=spec.layout)

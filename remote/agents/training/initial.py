@@ -12,9 +12,11 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from remote.agents.training.export import CONFIG, ExportedMapping
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.export import CONFIG, MLA, ExportedMapping
+from remote.agents.training.latent import read_latent, servable
+from remote.agents.training.model import Drafter
 from remote.agents.training.rope import read_rope
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.target import TargetConfig
 from remote.engines.layer_ids import to_sglang
 from remote.errors import NotFound, Precondition
@@ -75,6 +77,8 @@ def _read_tensors(directory: Path) -> dict[str, Tensor]:
 def _check(directory: Path, config: dict[str, Any], target: TargetConfig, layer_ids: list[int]) -> None:
     eagle = config.get("eagle_config") or {}
     unknown = [flag for flag in _UNKNOWN_FLAGS if config.get(flag) or eagle.get(flag)]
+    if MLA in (config.get("architectures") or ()) and not config.get("rope_interleave", True):
+        unknown.append("rope_interleave = false")
     if "hidden_size" not in config or config.get("num_hidden_layers", 1) != 1 or unknown:
         what = ", ".join(unknown) or "not one Llama layer"
         raise Precondition(f"the drafter in {directory} is of a kind that is not trained here: {what}")
@@ -106,6 +110,7 @@ def _check_mapping(directory: Path, tensors: dict[str, Tensor], mapping: Exporte
 def _shape(
     directory: Path, config: dict[str, Any], target: TargetConfig, *, draft_vocab_size: int, aux_layers: int
 ) -> DrafterShape:
+    rope = read_rope(config)
     try:
         heads = config["num_attention_heads"]
         return DrafterShape(
@@ -118,9 +123,10 @@ def _shape(
             draft_vocab_size=draft_vocab_size,
             aux_layers=aux_layers,
             rms_norm_eps=config["rms_norm_eps"],
-            rope=read_rope(config),
+            rope=rope,
             max_position_embeddings=max(config.get("max_position_embeddings", 0), target.max_position_embeddings),
             normalise_aux=bool(config.get("fc_norm")),
+            latent=servable(read_latent(config), rope) if MLA in (config.get("architectures") or ()) else None,
         )
     except KeyError as error:
         raise Precondition(f"{directory / CONFIG} does not say {error}") from error

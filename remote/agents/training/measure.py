@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remote.agents.training.model import Drafter, StepCache
+from remote.agents.training.attention import StepCache
+from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import shift_left
 from remote.agents.training.objective import Batch
 

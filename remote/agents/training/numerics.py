@@ -63,6 +63,14 @@ def rotate(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     return heads * cosines.to(heads.dtype) + torch.cat([-second, first], dim=-1) * sines.to(heads.dtype)
 
 
+def halves_of_pairs(heads: Tensor) -> Tensor:
+    """`heads` [..., d] whose neighbours turn together (DeepSeek's layout) as `rotate` wants them: the first of each pair, then the second.
+
+    Scores stay what they were where query and key are both put so.
+    """
+    return heads.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+
+
 def shift_left(rows: Tensor) -> Tensor:
     """`rows` [B, T, ...] moved one place to the left, zeros at the end."""
     return torch.cat([rows[:, 1:], torch.zeros_like(rows[:, :1])], dim=1)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from remote.agents.training.model import Drafter, StepCache
+from remote.agents.training.attention import StepCache
+from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import shift_left
 from remote.agents.training.soft_cross_entropy import soft_cross_entropy
 

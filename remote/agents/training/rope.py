@@ -75,6 +75,11 @@ class Yarn(msgspec.Struct, frozen=True, tag_field="rope_type", tag="yarn", omit_
             return self._magnitude(self.mscale) / self._magnitude(self.mscale_all_dim)
         return self._magnitude(1.0)
 
+    @property
+    def all_dim_magnitude(self) -> float:
+        """The magnitude that `mscale_all_dim` speaks of; 1 without it."""
+        return self._magnitude(self.mscale_all_dim or 0.0)
+
     def _magnitude(self, mscale: float) -> float:
         return 0.1 * mscale * math.log(self.factor) + 1.0
 
@@ -98,6 +103,12 @@ class Rope(msgspec.Struct, frozen=True):
     def magnitude(self) -> float:
         """What cosines and sines are multiplied by."""
         return self.scaling.magnitude if isinstance(self.scaling, Yarn) else 1.0
+
+    @property
+    def all_dim_magnitude(self) -> float:
+        """What DeepSeek's models multiply queries and keys by as a whole, beside the part that turns: `mscale_all_dim` says it."""
+        scaling = self.scaling
+        return scaling.all_dim_magnitude if isinstance(scaling, Yarn) else 1.0
 
     @property
     def reach(self) -> float:

@@ -11,11 +11,13 @@ from torch import Tensor
 from remote.agents.training.batches import Window, held_out_samples
 from remote.agents.training.export import ExportedMapping
 from remote.agents.training.initial import read_initial
+from remote.agents.training.latent import servable
 from remote.agents.training.loading import BatchReader, store_windows
-from remote.agents.training.model import Drafter, DrafterShape
+from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import rms_norm
 from remote.agents.training.objective import Teacher
 from remote.agents.training.ranks import Ranks
+from remote.agents.training.shape import DrafterShape
 from remote.agents.training.target import TargetConfig, TargetWeights, read_target_config, read_target_weights
 from remote.agents.training.trainer import Trainer, initialise
 from remote.artifacts.hidden_states import StoreReader
@@ -93,7 +95,10 @@ def drafter_shape(
             wanted.max_position_embeddings or 0, int(target.max_position_embeddings * target.rope.reach)
         ),
         normalise_aux=True,
+        latent=servable(target.latent, target.rope) if wanted.architecture == "mla" else None,
     )
+    if shape.latent is not None:
+        return shape
     if shape.num_attention_heads % shape.num_key_value_heads or shape.head_dim % 2:
         raise Precondition(
             f"a drafter with {shape.num_attention_heads} heads of {shape.head_dim} over {shape.num_key_value_heads} "

@@ -1,8 +1,8 @@
 """The drafter's attention over its own earlier draft steps, in blocks of queries: its memory grows with T, not with T * T.
 
-Shapes: B rows, T tokens a row, d head size, kv key-value heads that each serve g query heads. The scheme is FlashAttention-2's
-(arXiv:2307.08691, algorithms 1 and 2): kept are the output and the logarithm of each query's normaliser, and the backward pass
-computes the scores anew; a block of queries sees only the keys before its end.
+Shapes: B rows, T tokens a row, d columns of a head's query and key, e of its value, kv key-value heads that each serve g query heads. The
+scheme is FlashAttention-2's (arXiv:2307.08691, algorithms 1 and 2): kept are the output and the logarithm of each query's normaliser, and
+the backward pass computes the scores anew; a block of queries sees only the keys before its end.
 """
 
 from dataclasses import dataclass
@@ -47,15 +47,16 @@ def _blocks(query: Tensor, scale: float) -> list[_Queries]:
 
 
 class _StepAttention(torch.autograd.Function):
-    """Query [B, kv, g, T, d] and the keys, then the values, of every step [B, kv, T, d] -> [B, kv, g, T, d]."""
+    """The scale, the query [B, kv, g, T, d], and of every step the keys [B, kv, T, d], then the values [B, kv, T, e] -> [B, kv, g, T, e]."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, *keys_and_values: Tensor) -> Tensor:  # noqa: ANN401 - torch gives it any attribute
+    def forward(ctx: Any, scale: float, query: Tensor, *keys_and_values: Tensor) -> Tensor:  # noqa: ANN401 - torch gives it any attribute
         steps = len(keys_and_values) // 2
         keys, values = keys_and_values[:steps], keys_and_values[steps:]
-        out = torch.empty_like(query)
+        ctx.scale = scale
+        out = query.new_empty(*query.shape[:-1], values[0].shape[-1])
         normaliser = torch.empty(*query.shape[:-1], 1, dtype=torch.float32, device=query.device)
-        for block in _blocks(query, query.shape[-1] ** -0.5):
+        for block in _blocks(query, scale):
             scores = torch.cat([block.against(keys[0]), *(block.beside(key) for key in keys[1:])], dim=-1)
             place = (..., slice(block.start, block.stop), slice(None))
             normaliser[place] = scores.logsumexp(-1, keepdim=True)
@@ -70,11 +71,11 @@ class _StepAttention(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - as above
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - as above
         query, out, normaliser, *keys_and_values = ctx.saved_tensors
         steps = len(keys_and_values) // 2
         keys, values = keys_and_values[:steps], keys_and_values[steps:]
-        scale = query.shape[-1] ** -0.5
+        scale: float = ctx.scale
         grad_query = torch.empty_like(query)
         grad_keys, grad_values = ([torch.zeros_like(state) for state in states] for states in (keys, values))
         shared = (grad * out).sum(-1, keepdim=True).float()
@@ -99,14 +100,14 @@ class _StepAttention(torch.autograd.Function):
                 grad_keys[step][:, :, start:stop] = (grad_score * block.states).sum(2)
                 grad_values[step][:, :, start:stop] = (weight.to(query.dtype) * grad_block).sum(2)
             grad_query[place] = grad_states * scale
-        return grad_query, *grad_keys, *grad_values
+        return None, grad_query, *grad_keys, *grad_values
 
 
-def attend(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
+def attend(query: Tensor, keys: list[Tensor], values: list[Tensor], scale: float) -> Tensor:
     """Attention of draft step k = `len(keys)` - 1: causal over step 0, and over the own index of each later step.
 
-    `query` [B, heads, T, d]; keys and values [B, kv_heads, T, d] of every step so far; softmax in float32. Returns
-    [B, heads, T, d]; equal to SpecForge 0.2.0's cached attention (`llama3_eagle.py`).
+    `query` [B, heads, T, d]; of every step so far keys [B, kv_heads, T, d] and values [B, kv_heads, T, e]; scores times `scale`, softmax
+    in float32. Returns [B, heads, T, e]; equal to SpecForge 0.2.0's cached attention (`llama3_eagle.py`).
     """
     grouped = query.unflatten(1, (keys[0].shape[1], -1))
-    return _StepAttention.apply(grouped, *keys, *values).flatten(1, 2)
+    return _StepAttention.apply(scale, grouped, *keys, *values).flatten(1, 2)

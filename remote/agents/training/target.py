@@ -8,6 +8,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from remote.agents.training.latent import Latent, read_latent
 from remote.agents.training.rope import Rope, read_rope
 from remote.errors import NotFound, Precondition
 
@@ -31,6 +32,7 @@ class TargetConfig:
     max_position_embeddings: int
     dtype: str
     token_ids: dict[str, Any]
+    latent: Latent | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def read_target_config(model: Path) -> TargetConfig:
             max_position_embeddings=text["max_position_embeddings"],
             dtype=text.get("dtype") or text.get("torch_dtype") or "bfloat16",
             token_ids={name: text.get(name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")},
+            latent=read_latent(text),
         )
     except FileNotFoundError as error:
         raise NotFound(f"there is no target model in {model}: {path.name} is missing") from error
