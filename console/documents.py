@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from console.operations import EnvironmentPlan
+from console.operations_allocation import AllocationPlan
 from console.recording.reader import Contents
+from console.state.allocation import Allocation
 from console.state.host_check import HostCheck
 from console.state.mappings import CopyPlan
 from console.state.sanitize import sanitize_log
@@ -193,6 +195,8 @@ class EmbeddedHost(Document, frozen=True, kw_only=True, omit_defaults=True):
 
 
 DOCUMENTS: dict[str, Any] = {
+    "allocation": Allocation | None,
+    "allocation_plan": AllocationPlan,
     "approval": Approval,
     "approvals": ApprovalList,
     "benchmark": StartedBenchmark,

@@ -7,6 +7,7 @@ import typer
 
 from console import operations
 from console.cli import (
+    allocation,
     approvals,
     bulk,
     demo,
@@ -64,6 +65,7 @@ app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: build, va
 app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, verify, export, import.")
 app.add_typer(training.app, name="training", short_help="Drafters: plan, start, resume, export, compare.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
+app.add_typer(allocation.app, name="allocation", short_help="Hosts of Slurm: start, show, end an allocation.")
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")
 app.add_typer(approvals.app, name="approvals", short_help="The inbox: list, approve, refuse what was asked.")

@@ -13,6 +13,9 @@ from console.documents import DOCUMENTS, SCHEMA_VERSION, schema_of, schemas
 from console.errors import UsageError
 
 VERB_DOCUMENTS: dict[str, list[str]] = {
+    "allocation end": ["allocation"],
+    "allocation show": ["allocation"],
+    "allocation start": ["allocation", "allocation_plan"],
     "apply": ["run"],
     "approvals approve": ["approval"],
     "approvals list": ["approvals"],

@@ -1,5 +1,6 @@
 """The hosts of `roost.toml`: `[hosts.NAME]` with `address` and what differs from OpenSSH's own configuration."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +14,31 @@ from console.errors import UsageError
 RESERVED = "embedded"
 
 
+class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a host's allocation asks Slurm for, as sbatch writes it; `options` are further words such as `--account=lab`.
+
+    `notice_s`: so long before its time is over the allocation's jobs are told to stop, so that a training saves first.
+    """
+
+    partition: str | None = None
+    gpus: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    time_limit: str | None = None
+    notice_s: Annotated[int, msgspec.Meta(ge=30, le=3600)] = 120
+    options: list[Annotated[str, msgspec.Meta(pattern=r"^--?[a-zA-Z][^\n]*\Z")]] = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a word that would end its line of the script."""
+        for word in (self.partition, self.time_limit):
+            if word is not None and not re.fullmatch(r"[\w:,.+-]+", word):
+                raise ValueError(f"{word!r} is no single word")
+
+
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to reach a host and where Roost lives on it; None leaves a value to `ssh -G`.
 
     `jump`: hosts to go through, `[user@]host[:port]`, the first one first, with commas between; `identity_file` is for them, too.
-    `agents`: what AI agents may do there through `roost mcp`.
+    `agents`: what AI agents may do there through `roost mcp`. `slurm`: the address is a login host, and Roost lives in an allocation that
+    is asked for there; `root` is on a file system that login host and nodes share.
     """
 
     name: str = ""
@@ -29,6 +50,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     root: str = "~/.roost"
     python: str | None = None
     agents: Policy = "operate"
+    slurm: SlurmConfig | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ import asyncssh
 
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed
+from console.link import slurm
 from console.link.deploy import BOOT_MARKER, bootstrap_command, release, upload
 from console.link.engine_http import Reader, Writer, open_port
 from console.link.ingress import receive_document
@@ -29,8 +30,14 @@ _CLOSE_TIMEOUT_S = 3.0
 class Channel:
     """An open link to a host; made by `open_channel`."""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, process: "asyncssh.SSHClientProcess[bytes]") -> None:
+    def __init__(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        process: "asyncssh.SSHClientProcess[bytes]",
+        slurm_job: int | None = None,
+    ) -> None:
         self._connection = connection
+        self._slurm_job = slurm_job
         self._process = process
         self._buffer = b""
         self._lines: deque[bytes] = deque()
@@ -140,7 +147,9 @@ class Channel:
 
     async def open_port(self, port: int) -> tuple[Reader, Writer]:
         """A stream to a loopback port of the host over the same connection; raises ConnectionFailed."""
-        return await open_port(self._connection, port)
+        if self._slurm_job is None:
+            return await open_port(self._connection, port)
+        return await slurm.open_port(self._connection, self._slurm_job, port)
 
     async def close(self) -> None:
         """Hang up; the host's link process ends by itself when its standard input does."""
@@ -171,20 +180,29 @@ class Channel:
             return
 
 
+async def bring_release(connection: asyncssh.SSHClientConnection, host: HostConfig) -> None:
+    """Bring this release to a login host, where nothing but that is to be done; raises ConnectionFailed."""
+    async with asyncio.timeout(BOOT_TIMEOUT_S):
+        process = await connection.create_process(bootstrap_command(host, release(), "ready"), encoding=None)
+        channel = Channel(connection, process)
+        await channel.boot()
+        await channel.ended()
+
+
 async def open_channel(
     host: HostConfig, verb: str = "link", path: str | None = None, actor: str = "unknown"
 ) -> Channel:
     """Connect, bring the release, start `verb` of the host side (`link`, `send`, `receive`); raises ConsoleError."""
     connection = await connect(host)
+    command = bootstrap_command(host, release(), verb, path, actor)
+    slurm_job = None
     try:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
-            process = await connection.create_process(
-                bootstrap_command(host, release(), verb, path, actor),
-                encoding=None,
-                window=_WINDOW_BYTES,
-                max_pktsize=1 << 15,
-            )
-            channel = Channel(connection, process)
+            if host.slurm is not None:
+                slurm_job = await slurm.require_running(connection, host)
+                command = slurm.step_command(slurm_job, command)
+            process = await connection.create_process(command, encoding=None, window=_WINDOW_BYTES, max_pktsize=1 << 15)
+            channel = Channel(connection, process, slurm_job)
             await channel.boot()
     except asyncssh.ChannelOpenError as error:
         is_cut = connection.is_closed()

@@ -67,7 +67,7 @@ def bootstrap_command(
         "modules": HOST_MODULES,
         "marker": BOOT_MARKER.decode(),
         "verb": verb,
-        "rest": [] if path is None else [f"--actor={actor}", "--", path],
+        "rest": [f"--actor={actor}", *([] if path is None else ["--", path])],
     }
     return program_command(Path(__file__).with_name("bootstrap.py"), parameters, starting_python(host))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remote.artifacts import reserve
 from remote.errors import Precondition, WorkFailed
-from remote.jobs import process, supervisor
+from remote.jobs import keeper, process, supervisor
 
 START_TIMEOUT_S = 30.0
 
@@ -19,19 +19,30 @@ def spawn_supervisor(python: str, directory: Path, cookie: str) -> None:
     A supervisor that is still not there after half a minute is left to it: the job shows as starting. Raises WorkFailed
     with the supervisor's own words when it could not start the work, Precondition when `python` cannot be run.
     """
+    root, argv = directory.parents[1], [python, "-I", str(Path(supervisor.__file__).resolve()), str(directory)]
+    mark = {process.SUPERVISOR_VARIABLE: cookie}
+    if keeper.KEPT_VARIABLE in os.environ:
+        answer = keeper.start_by_keeper(root, directory, argv, mark)
+    else:
+        answer = start_detached(directory, argv, {**_inherited(), **mark})
+    if answer is not None and answer != supervisor.STARTED:
+        said = answer.decode(errors="replace").strip() or f"it died without a word; see {directory}/supervisor.log"
+        raise WorkFailed(f"the supervisor of {directory.name} could not start its work: {said}")
+
+
+def start_detached(directory: Path, argv: list[str], environment: dict[str, str]) -> bytes | None:
+    """Run a supervisor's command and hear what it says until it lets go; None when it says nothing in time.
+
+    Raises Precondition when the interpreter cannot be run.
+    """
     with reserve.insist(directory.parents[1], lambda: (directory / "supervisor.log").open("ab")) as log:
         try:
             child = subprocess.Popen(
-                [python, "-I", str(Path(supervisor.__file__).resolve()), str(directory)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd="/",
-                env=_environment(cookie),
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd="/", env=environment
             )
         except OSError as error:
             raise Precondition(
-                f"the interpreter {python} cannot be run: {error.strerror}", hint="Deploy to this host again."
+                f"the interpreter {argv[0]} cannot be run: {error.strerror}", hint="Deploy to this host again."
             ) from error
     try:
         answer = _read_answer(child)
@@ -39,13 +50,10 @@ def spawn_supervisor(python: str, directory: Path, cookie: str) -> None:
         if child.stdout is not None:
             child.stdout.close()
     child.wait()
-    if answer is not None and answer != supervisor.STARTED:
-        said = answer.decode(errors="replace").strip() or f"it died without a word; see {directory}/supervisor.log"
-        raise WorkFailed(f"the supervisor of {directory.name} could not start its work: {said}")
+    return answer
 
 
 def _read_answer(child: "subprocess.Popen[bytes]") -> bytes | None:
-    """What the supervisor says until it lets go; None when it says nothing in time."""
     if child.stdout is None:
         return None
     answer = b""
@@ -58,10 +66,9 @@ def _read_answer(child: "subprocess.Popen[bytes]") -> bytes | None:
     return None
 
 
-def _environment(cookie: str) -> dict[str, str]:
+def _inherited() -> dict[str, str]:
     """The caller's environment without the marks of the job that the caller itself may be."""
-    inherited = {name: value for name, value in os.environ.items() if name not in _OWN_MARKS}
-    return {**inherited, process.SUPERVISOR_VARIABLE: cookie}
+    return {name: value for name, value in os.environ.items() if name not in _OWN_MARKS}
 
 
 _OWN_MARKS = (process.COOKIE_VARIABLE, process.SUPERVISOR_VARIABLE, "ROOST_JOB_DIR")

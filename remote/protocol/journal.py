@@ -6,10 +6,21 @@ from remote.protocol.base import Message
 from remote.protocol.errors import ErrorCode
 
 JournalAction = Literal[
-    "start", "stop", "set_secret", "remove_secret", "reclaim", "restore", "receive", "ask", "approve", "refuse", "tool"
+    "start",
+    "stop",
+    "set_secret",
+    "remove_secret",
+    "reclaim",
+    "restore",
+    "receive",
+    "ask",
+    "approve",
+    "refuse",
+    "tool",
+    "allocate",
 ]
 """What was asked for; `receive` is an artifact that a console brought, `ask` a request for the inbox, `approve` and `refuse` the answer to
-one, `tool` a call that a front door refused by itself."""
+one, `tool` a call that a front door refused by itself, `allocate` lasts as long as a batch allocation is kept."""
 
 JournalOutcome = Literal["done", "refused", "failed", "unknown"]
 """`unknown`: it is under way, or whoever carried it out died before its end was written."""

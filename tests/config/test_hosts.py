@@ -34,6 +34,9 @@ def test_a_host_takes_its_name_and_leaves_the_rest_to_openssh(embedded_data: Pat
         ('[hosts.lab]\naddress = "x"\nport = 99999\n', "port"),
         ('[hosts.embedded]\naddress = "x"\n', "embedded"),
         ("[hosts.lab\n", "roost.toml"),
+        ('[hosts.lab]\naddress = "x"\n[hosts.lab.slurm]\npartition = "a b"\n', "no single word"),
+        ('[hosts.lab]\naddress = "x"\n[hosts.lab.slurm]\noptions = ["--a=b\\nrm -r x"]\n', "options"),
+        ('[hosts.lab]\naddress = "x"\n[hosts.lab.slurm]\ngpus = 0\n', "gpus"),
     ],
 )
 def test_a_mistake_names_the_file_and_the_key(embedded_data: Path, text: str, complaint: str) -> None:
