@@ -99,7 +99,7 @@ def allocation_words(found: Allocation) -> str:
     match found.state:
         case Pending(reason=reason, starts_at=starts_at):
             when = "" if starts_at is None else f", may start in {format_duration(max(0.0, starts_at - time.time()))}"
-            return f"waits in the queue ({reason}){when}"
+            return f"waits in the queue{reason and f' ({reason})'}{when}"
         case Running(node=node, ends_at=ends_at):
             when = (
                 "without a limit" if ends_at is None else f"for {format_duration(max(0.0, ends_at - time.time()))} more"

@@ -63,20 +63,26 @@ async def find_allocation(connection: asyncssh.SSHClientConnection, host: HostCo
 async def require_running(connection: asyncssh.SSHClientConnection, host: HostConfig) -> int:
     """The Slurm job to be a step of; raises ConnectionFailed that says where the allocation is instead."""
     found = await find_allocation(connection, host)
-    match found.state if found is not None else None:
-        case Running() if found is not None:
+    if found is None:
+        raise ConnectionFailed(
+            f"{host.name} has no allocation of Slurm now",
+            hint=f"`roost allocation start {host.name}` asks for one; what the last one left is kept",
+            retryable=False,
+        )
+    match found.state:
+        case Running():
             return found.slurm_job
         case Pending(reason=reason):
-            why, hint = f"waits in the queue ({reason})", "`roost allocation show` tells when it may start"
+            raise ConnectionFailed(
+                f"{host.name} waits for its node: Slurm job {found.slurm_job} is in the queue{reason and f' ({reason})'}",
+                hint=f"`roost allocation show {host.name}` tells when it may start",
+            )
         case Ending(word=word):
-            why, hint = f"is ending ({word.lower()})", "ask for a new one with `roost allocation start`"
-        case _:
-            why, hint = "is not there", "ask for one with `roost allocation start`; nothing was lost with the last one"
-    raise ConnectionFailed(
-        f"{host.name} is an allocation of Slurm that {why}",
-        hint=hint,
-        retryable=isinstance(found and found.state, Pending),
-    )
+            raise ConnectionFailed(
+                f"the allocation of {host.name} is ending (Slurm job {found.slurm_job}, {word.lower()})",
+                hint=f"`roost allocation start {host.name}` asks for the next one",
+                retryable=False,
+            )
 
 
 async def open_port(connection: asyncssh.SSHClientConnection, slurm_job: int, port: int) -> tuple[Reader, Writer]:

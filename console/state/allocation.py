@@ -4,7 +4,7 @@ import msgspec
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending"):
-    """It waits in the queue for `reason` (Slurm's word); `starts_at` is the queue's estimate, when it has one."""
+    """It waits in the queue for `reason` (Slurm's word, empty before it has looked); `starts_at` is the queue's estimate, when it has one."""
 
     reason: str
     starts_at: float | None
@@ -53,10 +53,14 @@ def _allocation(fields: list[str]) -> Allocation:
         case "RUNNING":
             state: AllocationState = Running(node=node, ends_at=_time(end))
         case "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "SUSPENDED" | "STOPPED":
-            state = Pending(reason=reason if word == "PENDING" else word, starts_at=_time(start))
+            state = Pending(reason=_reason(reason) if word == "PENDING" else word, starts_at=_time(start))
         case _:
             state = Ending(word=word)
     return Allocation(slurm_job=int(number), state=state)
+
+
+def _reason(text: str) -> str:
+    return "" if text == "None" else text
 
 
 def _time(text: str) -> float | None:

@@ -12,6 +12,7 @@ from console.state.allocation import Allocation, Ending, Pending, Running, read_
         ("7|RUNNING|None|gpu01|1796287344|NONE", Running(node="gpu01", ends_at=None)),
         ("7|PENDING|Resources||1796287344|1796373744", Pending(reason="Resources", starts_at=1796287344.0)),
         ("7|PENDING|Priority||N/A|N/A", Pending(reason="Priority", starts_at=None)),
+        ("7|PENDING|None||N/A|N/A", Pending(reason="", starts_at=None)),
         ("7|CONFIGURING|None|gpu01|1796287344|N/A", Pending(reason="CONFIGURING", starts_at=1796287344.0)),
         ("7|COMPLETING|None|gpu01|1796287344|1796287400", Ending(word="COMPLETING")),
     ],
