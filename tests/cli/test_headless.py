@@ -377,6 +377,8 @@ OF_PERSONS = {
         "stop_embedded",
     ),  # a host is a person's to set up
     *("start_demo", "stop_demos", "list_scenarios"),
+    *("plan_allocation", "start_allocation", "read_allocation", "wait_for_allocation"),  # what a cluster lends costs
+    *("running_jobs", "end_allocation"),
     *("start_run", "apply_winner"),  # agents start a run by its plan, and write their own files
 }
 STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"}
