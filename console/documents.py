@@ -26,6 +26,7 @@ from remote.protocol.journal import JournalPage
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ServerReady
 from remote.protocol.reports import (
+    ExtractionPlan,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -60,6 +61,13 @@ class ServerCommands(Document, frozen=True, kw_only=True):
 
     servers: list[StagePlan]
     problems: list[str]
+
+
+class StartedExtraction(Document, frozen=True, kw_only=True):
+    """An extraction by itself; no job where its store was there already."""
+
+    plan: ExtractionPlan
+    job: Job | None
 
 
 class StartedServer(Document, frozen=True, kw_only=True):
@@ -214,6 +222,7 @@ DOCUMENTS: dict[str, Any] = {
     "environment": EnvironmentPlan | None,
     "error": ErrorInfo,
     "export": JobOutcome,
+    "extraction": StartedExtraction,
     "extraction_plan": ExtractionPlanned,
     "hosts": list[str],
     "job": Job | None,
@@ -222,6 +231,7 @@ DOCUMENTS: dict[str, Any] = {
     "log": LogText,
     "inspection": MappingInspection,
     "mapping": MappingReport,
+    "merge": JobOutcome,
     "plan": RunPlan,
     "reclaim": Reclaimed,
     "recording": Contents,

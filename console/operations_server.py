@@ -13,10 +13,9 @@ from remote.protocol.benchmark import BenchmarkReport
 from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady, ServerRestarting
+from remote.protocol.progress import ProgressRecord, ServerReady, ServerRestarting
 from remote.protocol.reports import ServerPlan
 from remote.protocol.requests import (
-    PlanExtraction,
     PlanServer,
     PlanTuning,
     ReadBenchmark,
@@ -25,18 +24,12 @@ from remote.protocol.requests import (
 from remote.protocol.run import BenchmarkConfig
 from remote.protocol.specs import (
     BenchmarkSpec,
-    Recapture,
     ServerSpec,
-    StoreExportSpec,
-    StoreImportSpec,
-    StoreVerificationSpec,
     TuningSpec,
 )
 from remote.protocol.tuning import Settings, TuningPlan, TuningReport
 
 REQUEST_TIMEOUT_S = 60.0
-TOKENIZING_TIMEOUT_S = 600.0
-"""Ten thousand long conversations take a minute or two."""
 
 
 async def request_server(
@@ -49,10 +42,10 @@ async def request_server(
     """
     if not path.startswith("/") or any(not 0x21 <= ord(character) <= 0x7E for character in path):
         raise UsageError(f"{path!r} is no path of a server", hint="such as /v1/models, /get_server_info or /metrics")
-    ready = (await _running_server(session, job_id)).ready
+    ready = (await running_server(session, job_id)).ready
     port = urlsplit(ready.url).port
     if port is None:
-        raise _unmet(f"the server of {job_id} reported no port: {ready.url}")
+        raise unmet(f"the server of {job_id} reported no port: {ready.url}")
     stream = await session.open_port(port)
     return await exchange(stream, f"127.0.0.1:{port}", path, body=body, timeout_s=timeout_s)
 
@@ -70,19 +63,11 @@ async def plan_server(
     return await ask(session, request, ServerPlan, timeout_s=PLAN_TIMEOUT_S)
 
 
-async def plan_extraction(
-    session: Session, document: str, overrides: dict[str, str] | None = None
-) -> ExtractionPlanned:
-    """What a run's extraction would write, to the byte, and a sample of it; its conversations are tokenized on the host for that."""
-    request = PlanExtraction(document=document, overrides=overrides or {})
-    return await ask(session, request, ExtractionPlanned, timeout_s=TOKENIZING_TIMEOUT_S)
-
-
 async def start_server(session: Session, plan: ServerPlan, *, op_id: OpId | None = None) -> Job:
     """Start a planned server as a job of its own, which serves until it is stopped; a plan with problems is refused."""
     stem = f"server-{plan.run}"
     if plan.problems and not await was_started(session, stem, op_id):
-        raise _unmet(
+        raise unmet(
             f"the server of {plan.run} cannot start: {'; '.join(plan.problems)}",
             hint="mend what is named, or change the run file",
         )
@@ -100,39 +85,7 @@ async def wait_until_ready(session: Session, job: Job) -> ServerReady:
                     break
                 case _:
                     pass
-    raise _unmet(f"the server of {job.job_id} ended before it was up", next_command=f"roost status {job.job_id}")
-
-
-async def start_verification(
-    session: Session,
-    store: str,
-    *,
-    samples: int | None = None,
-    recaptured: int = 0,
-    server_job_id: JobId | None = None,
-    seed: int = 0,
-    op_id: OpId | None = None,
-) -> Job:
-    """Verify a store on the host as a job: all of it, or so many samples; `recaptured` are compared with what a server captures."""
-    recapture = None
-    if server_job_id is not None:
-        server = await _running_server(session, server_job_id)
-        if not isinstance(server.job.spec, ServerSpec) or server.job.spec.capture is None:
-            raise _unmet(
-                f"the server of {server_job_id} captures nothing", next_command="roost server start RUN --capture"
-            )
-        recapture = Recapture(
-            samples=recaptured, url=server.ready.url, model=server.job.spec.model, capture=server.job.spec.capture
-        )
-    spec = StoreVerificationSpec(store=store, samples=samples, seed=seed, recapture=recapture)
-    return await start_job(session, "verification", spec, op_id=op_id)
-
-
-async def start_conversion(
-    session: Session, spec: StoreExportSpec | StoreImportSpec, *, op_id: OpId | None = None
-) -> Job:
-    """Start the conversion of a store into another trainer's files, or the other way round, as a job."""
-    return await start_job(session, "conversion", spec, op_id=op_id)
+    raise unmet(f"the server of {job.job_id} ended before it was up", next_command=f"roost status {job.job_id}")
 
 
 async def start_benchmark(
@@ -142,9 +95,9 @@ async def start_benchmark(
 
     The host refuses one of a server that is measured already, or that a run works with.
     """
-    server = await _running_server(session, server_job_id)
+    server = await running_server(session, server_job_id)
     if not isinstance(server.job.spec, ServerSpec):
-        raise _unmet(f"{server_job_id} does not say how it serves", next_command="roost jobs")
+        raise unmet(f"{server_job_id} does not say how it serves", next_command="roost jobs")
     spec = BenchmarkSpec(
         url=server.ready.url,
         server_job_id=server_job_id,
@@ -170,7 +123,7 @@ async def start_tuning(session: Session, plan: TuningPlan, *, op_id: OpId | None
     """Start a planned tuning as a job; a plan with problems is refused. Started again, it goes on where it ended."""
     stem = f"tuning-{plan.run.name}"
     if plan.problems and not await was_started(session, stem, op_id):
-        raise _unmet(
+        raise unmet(
             f"the tuning of {plan.run.name} cannot start: {'; '.join(plan.problems)}",
             hint="mend what is named, or change the run file",
         )
@@ -189,24 +142,25 @@ def apply_winner(report: TuningReport, path: Path) -> Settings:
     """
     won = next((trial for trial in report.trials if trial.number == report.winner), None)
     if won is None:
-        raise _unmet(f"there is nothing to write: {report.reason}")
+        raise unmet(f"there is nothing to write: {report.reason}")
     write_settings(path, won.settings)
     return won.settings
 
 
-class _Running(NamedTuple):
+class RunningServer(NamedTuple):
     """The job of a server that answers, and where."""
 
     job: Job
     ready: ServerReady
 
 
-async def _running_server(session: Session, job_id: JobId) -> _Running:
+async def running_server(session: Session, job_id: JobId) -> RunningServer:
+    """The server of a job; raises a precondition where it is none, has ended or is not up."""
     job = await get_job(session, job_id)
     if job.agent != "server":
-        raise _unmet(f"{job_id} is no server but a {job.agent} job", next_command="roost jobs")
+        raise unmet(f"{job_id} is no server but a {job.agent} job", next_command="roost jobs")
     if is_over(job.state):
-        raise _unmet(f"the server of {job_id} has ended", next_command=f"roost status {job_id}")
+        raise unmet(f"the server of {job_id} has ended", next_command=f"roost status {job_id}")
     ready: ServerReady | None = None
     died = False
     seen = 0
@@ -222,9 +176,10 @@ async def _running_server(session: Session, job_id: JobId) -> _Running:
                     pass
     if ready is None:
         said = "died and is launched again" if died else "is not up yet"
-        raise _unmet(f"the server of {job.job_id} {said}", next_command=f"roost logs {job.job_id} --follow")
-    return _Running(job, ready)
+        raise unmet(f"the server of {job.job_id} {said}", next_command=f"roost logs {job.job_id} --follow")
+    return RunningServer(job, ready)
 
 
-def _unmet(message: str, *, hint: str | None = None, next_command: str | None = None) -> ConsoleError:
+def unmet(message: str, *, hint: str | None = None, next_command: str | None = None) -> ConsoleError:
+    """A precondition that does not hold."""
     return ConsoleError(ErrorInfo(code=ErrorCode.PRECONDITION, message=message, hint=hint, next_command=next_command))

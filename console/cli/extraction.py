@@ -5,20 +5,25 @@ from typing import Annotated, NoReturn
 import tomllib
 import typer
 
-from console import operations, operations_server
+from console import operations, operations_extraction
 from console.cli.jobs import carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, Timeout
 from console.cli.output import execute, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.text import extraction_plan_lines, state_words, summary_lines
 from console.cli.verbs import Verbs
-from console.documents import JobOutcome
+from console.documents import JobOutcome, StartedExtraction
 from console.errors import UsageError
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ExtractionPlanned
+from remote.protocol.reports import ExtractionPlan
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreLayout
 
-app = Verbs(help="Stores of hidden states: plan, verify, export, import.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(
+    help="Stores of hidden states: plan, start, merge, verify, export, import.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Store = Annotated[
     str, typer.Argument(metavar="STORE", help="A store's directory on the host, such as runs/NAME/store.")
@@ -34,7 +39,7 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
     async def work() -> ExtractionPlanned:
         document, overrides = operations.run_document(source), read_overrides(settings)
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations_server.plan_extraction(session, document, overrides)
+            return await operations_extraction.plan_extraction(session, document, overrides)
 
     found = execute(work(), as_json=as_json)
     if as_json:
@@ -73,7 +78,7 @@ def verify(
         if not store:
             raise UsageError("a store needs a name", hint="such as runs/NAME/store")
         async with operations.open_host(host, actor=ACTOR) as session:
-            job = await operations_server.start_verification(
+            job = await operations_extraction.start_verification(
                 session, store, samples=samples, recaptured=recapture, server_job_id=server, seed=seed, op_id=key
             )
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
@@ -81,14 +86,101 @@ def verify(
     _end("verification", execute(work(), as_json=as_json), as_json=as_json)
 
 
+def _show(job: Job) -> None:
+    print_text(f"{job.job_id}: {state_words(job.state)}" if is_over(job.state) else job.job_id)
+    if job.result is not None:
+        print_text("\n".join(f"  {line}" for line in summary_lines(job.result.summary)))
+
+
 def _end(name: str, job: Job, *, as_json: bool) -> NoReturn:
     if as_json:
         print_document(name, JobOutcome(job=job))
     else:
-        print_text(f"{job.job_id}: {state_words(job.state)}" if is_over(job.state) else job.job_id)
-        if job.result is not None:
-            print_text("\n".join(f"  {line}" for line in summary_lines(job.result.summary)))
+        _show(job)
     raise typer.Exit(exit_code_of(job))
+
+
+def _part(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise typer.BadParameter("--part is K/N, such as 1/2 for the first of two")
+    return int(number), int(of)
+
+
+@app.command(short_help="Extract a run's states, or a part of them, by itself.")
+def start(
+    source: RunFile,
+    server: Annotated[
+        str, typer.Option("--server", metavar="JOB", help="A server of `roost server start RUN --capture`.")
+    ],
+    part: Annotated[
+        str | None,
+        typer.Option("--part", metavar="K/N", help="Only the K-th of N parts, for as many servers or hosts."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="DIR", help="The store, on the host; else in the run's directory.")
+    ] = None,
+    host: Host = operations.EMBEDDED,
+    settings: Set = [],  # noqa: B006
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Extract as a run would, through a capturing server that runs; a run takes its store for its own. Started again it goes on.
+
+    Parts are for several servers or hosts: every N-th conversation each. `roost extraction merge` makes the whole of them.
+    """
+    which = _part(part)
+
+    async def work() -> tuple[ExtractionPlan, Job | None]:
+        document, overrides = operations.run_document(source), read_overrides(settings)
+        async with operations.open_host(host, actor=ACTOR) as session:
+            plan = await operations_extraction.resolve_extraction(
+                session, document, overrides, server_job_id=server, part=which, store=output
+            )
+            job = await operations_extraction.start_extraction(session, plan, op_id=key)
+            followed = None if job is None else await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
+            return plan, followed
+
+    plan, job = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("extraction", StartedExtraction(plan=plan, job=job))
+    elif job is None:
+        print_text(f"{plan.spec.store} is there already, of the same inputs")
+    else:
+        _show(job)
+    raise typer.Exit(0 if job is None else exit_code_of(job))
+
+
+@app.command(short_help="Make one store of all parts of an extraction.")
+def merge(
+    parts: Annotated[
+        list[str], typer.Argument(metavar="PART...", help="The stores of all parts, on the host, in any order.")
+    ],
+    into: Annotated[str, typer.Option("--into", metavar="STORE", help="The store that they make.")],
+    host: Host = operations.EMBEDDED,
+    timeout: Timeout = None,
+    no_wait: NoWait = False,  # noqa: FBT002
+    key: Key = None,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Make the whole store of the parts that `roost extraction start --part` wrote, also on other hosts (`roost pull` and `push` bring them).
+
+    The parts stay, and where they lie on one file system no bytes are written twice. As runs/NAME/store it is what the run NAME goes on with.
+    """
+
+    if len(parts) == 1:
+        raise typer.BadParameter("name the stores of all parts")
+
+    async def work() -> Job:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            job = await operations_extraction.start_merge(session, parts, into, op_id=key)
+            return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
+
+    _end("merge", execute(work(), as_json=as_json), as_json=as_json)
 
 
 Layout = Annotated[StoreLayout, typer.Argument(metavar="LAYOUT", help="specforge or speculators.")]
@@ -99,7 +191,7 @@ async def _convert(
     host: str, spec: StoreExportSpec | StoreImportSpec, *, timeout_s: float | None, no_wait: bool, key: str | None
 ) -> Job:
     async with operations.open_host(host, actor=ACTOR) as session:
-        job = await operations_server.start_conversion(session, spec, op_id=key)
+        job = await operations_extraction.start_conversion(session, spec, op_id=key)
         return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout_s)
 
 

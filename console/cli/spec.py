@@ -26,6 +26,8 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "embedded stop": ["embedded"],
     "extraction export": ["conversion"],
     "extraction import": ["conversion"],
+    "extraction merge": ["merge"],
+    "extraction start": ["extraction"],
     "extraction plan": ["extraction_plan"],
     "extraction verify": ["verification"],
     "hosts check": ["check"],

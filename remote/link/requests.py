@@ -29,6 +29,7 @@ from remote.protocol.journal import ReadJournal
 from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.reports import (
+    ExtractionPlan,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -61,6 +62,7 @@ from remote.protocol.requests import (
     ReadVerdict,
     Reply,
     Request,
+    ResolveExtraction,
     StartJob,
     StopJob,
     ValidateMapping,
@@ -131,7 +133,7 @@ class Desk:
             case PlanServer() | ReadBenchmark() | PlanTuning() | ReadTuning():
                 self._store.secrets.redactor()
                 return self._answer_about_servers(request)
-            case PlanRun() | ReadPlan() | PlanExtraction() | PlanTraining() | ReadVerdict():
+            case PlanRun() | ReadPlan() | PlanExtraction() | ResolveExtraction() | PlanTraining() | ReadVerdict():
                 self._store.secrets.redactor()
                 return self._answer_about_work(request)
             case ValidateMapping() | InspectMapping() | ReadCoverage():
@@ -146,8 +148,8 @@ class Desk:
                 return self._answer_about_jobs(request)
 
     def _answer_about_work(
-        self, request: PlanRun | ReadPlan | PlanExtraction | PlanTraining | ReadVerdict
-    ) -> RunPlan | ExtractionPlanned | TrainingPlan | VerdictReport:
+        self, request: PlanRun | ReadPlan | PlanExtraction | ResolveExtraction | PlanTraining | ReadVerdict
+    ) -> RunPlan | ExtractionPlanned | ExtractionPlan | TrainingPlan | VerdictReport:
         """Imports what it needs when it is asked: a link opens in a tenth of the time without numpy."""
         store = self._store
         match request:
@@ -166,6 +168,10 @@ class Desk:
                 from remote.pipeline.extraction_plan import plan_extraction  # noqa: PLC0415
 
                 return plan_extraction(document, overrides, root=store.root)
+            case ResolveExtraction():
+                from remote.pipeline.extraction_plan import resolve_extraction  # noqa: PLC0415
+
+                return resolve_extraction(request, root=store.root)
             case PlanTraining():
                 from remote.pipeline.training_plan import plan_training  # noqa: PLC0415
 

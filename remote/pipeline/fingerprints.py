@@ -76,10 +76,15 @@ def fingerprints(run: RunConfig, inputs: Inputs) -> Fingerprints:
 def _of_store(run: RunConfig, inputs: Inputs) -> str:
     if inputs.train is None:
         return combine("given store", inputs.target.fingerprint, inputs.store_source)
+    return extraction_fingerprint(run, inputs.target, inputs.train)
+
+
+def extraction_fingerprint(run: RunConfig, target: Target, train: Conversations) -> str:
+    """That of the store which `run` extracts."""
     return combine(
         "extraction",
-        inputs.target.fingerprint,
-        inputs.train.sha256,
+        target.fingerprint,
+        train.sha256,
         [run.data.max_samples, run.data.max_length],
         run.extraction.layer_ids,
         _numerics(run.engine),

@@ -4,9 +4,9 @@ from typing import Literal
 
 from remote.protocol.base import Message
 from remote.protocol.mappings import MappingLayout
-from remote.protocol.progress import StageName
+from remote.protocol.progress import ExtractionPlanned, StageName
 from remote.protocol.run import RunConfig
-from remote.protocol.specs import Arm, ServerSpec, TrainingSpec
+from remote.protocol.specs import Arm, ExtractionSpec, ServerSpec, TrainingSpec
 
 
 class Finding(Message, frozen=True, kw_only=True):
@@ -283,6 +283,19 @@ class RunPlan(Message, frozen=True, kw_only=True):
     risks: list[str] = []
     facts: dict[str, str] = {}
     seconds: float | None = None
+
+
+class ExtractionPlan(Message, frozen=True, kw_only=True):
+    """The extraction of the run file `run`, or a part of it, by itself, resolved against this host; "skip" where its store is there.
+
+    `planned` is what it writes, None where that cannot be known.
+    """
+
+    run: str
+    spec: ExtractionSpec
+    action: Literal["run", "skip"]
+    planned: ExtractionPlanned | None
+    problems: list[str]
 
 
 class TrainingPlan(Message, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from remote.protocol.mappings import CoverageReport
 from remote.protocol.orders import StartJob, StopJob
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import (
+    ExtractionPlan,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -25,7 +26,9 @@ from remote.protocol.reports import (
     TrainingPlan,
     VerdictReport,
 )
+from remote.protocol.run import Positive
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
+from remote.protocol.specs import Capture
 from remote.protocol.storage import (
     MoveToTrash,
     PlanReclaim,
@@ -109,6 +112,22 @@ class PlanExtraction(Message, frozen=True, kw_only=True):
 
     document: str
     overrides: dict[str, str] = {}
+
+
+class ResolveExtraction(Message, frozen=True, kw_only=True):
+    """Resolve the extraction of a run file as a job of its own, with the server at `url` that serves `model` and captures as `capture`
+    says -> `ExtractionPlan`.
+
+    With `part` (number, of how many) every so-many-th conversation; it goes into `store`, else into the run's directory.
+    """
+
+    document: str
+    url: str
+    model: str
+    capture: Capture
+    overrides: dict[str, str] = {}
+    part: tuple[Positive, Positive] | None = None
+    store: str | None = None
 
 
 class PlanServer(Message, frozen=True, kw_only=True):
@@ -196,6 +215,7 @@ Request = (
     | ReadPlan
     | PlanServer
     | PlanExtraction
+    | ResolveExtraction
     | PlanTraining
     | ReadVerdict
     | ReadBenchmark
@@ -288,6 +308,7 @@ Reply = (
     | GpuTopology
     | RunPlan
     | ExtractionPlanned
+    | ExtractionPlan
     | ServerPlan
     | TrainingPlan
     | VerdictReport

@@ -1,6 +1,8 @@
 """What each agent is asked to do: one frozen spec an agent. Paths are absolute on the host."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from remote.protocol.base import Message
 from remote.protocol.ids import JobId
@@ -67,8 +69,16 @@ class ServerSpec(Message, frozen=True, kw_only=True):
     chat_template_kwargs: TemplateVariables = {}
 
 
+class Part(Message, frozen=True, kw_only=True):
+    """The `number`-th (from 1) of so many parts `of` the store with the fingerprint `whole`: every `of`-th conversation."""
+
+    number: Positive
+    of: Positive
+    whole: str
+
+
 class ExtractionSpec(Message, frozen=True, kw_only=True):
-    """Send every conversation through the capturing server at `url` and write the store."""
+    """Send every conversation, or those of a part, through the capturing server at `url` and write the store."""
 
     url: str
     capture: Capture
@@ -79,6 +89,7 @@ class ExtractionSpec(Message, frozen=True, kw_only=True):
     max_length: int
     fingerprint: str
     max_samples: int | None = None
+    part: Part | None = None
     target_revision: str | None = None
     chat_template_kwargs: TemplateVariables = {}
 
@@ -125,6 +136,13 @@ class StoreImportSpec(Message, frozen=True, kw_only=True):
     target_model: str
     layer_ids: LayerIds
     chat_template_kwargs: TemplateVariables = {}
+
+
+class StoreMergeSpec(Message, frozen=True, kw_only=True):
+    """Make the whole `store` of all its `parts`, which are stores of extractions with a `Part`."""
+
+    parts: Annotated[list[str], msgspec.Meta(min_length=2)]
+    store: str
 
 
 class VocabularySpec(Message, frozen=True, kw_only=True):
@@ -251,6 +269,7 @@ Spec = (
     | StoreVerificationSpec
     | StoreExportSpec
     | StoreImportSpec
+    | StoreMergeSpec
     | VocabularySpec
     | MappingBuildSpec
     | MappingCopySpec

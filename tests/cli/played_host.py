@@ -11,6 +11,7 @@ from protocol_samples import (
     BENCHMARK_REPORT,
     COVERAGE_REPORT,
     EVENTS,
+    EXTRACTION_PLAN,
     GPU_TOPOLOGY,
     JOB,
     JOURNAL_ENTRY,
@@ -59,6 +60,7 @@ from remote.protocol.requests import (
     ReadTelemetry,
     ReadTuning,
     ReadVerdict,
+    ResolveExtraction,
     StartJob,
     ValidateMapping,
     Welcome,
@@ -92,6 +94,7 @@ class PlayedHost:
         self.approval = APPROVAL
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
+        self.extraction_plan = EXTRACTION_PLAN
         self.training_plan = TRAINING_PLAN
         self.server_plan = SERVER_PLAN
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
@@ -132,6 +135,8 @@ class PlayedHost:
                 return self.tuning_report
             case PlanExtraction():
                 return self.planned
+            case ResolveExtraction():
+                return self.extraction_plan
             case PlanTraining():
                 return self.training_plan
             case PlanServer():

@@ -4,12 +4,12 @@ import json
 
 import msgspec
 import pytest
-from protocol_samples import EVENTS, JOB
+from protocol_samples import EVENTS, EXTRACTION_PLAN, JOB, SERVER
 
-from remote.protocol.jobs import Finished, JobResult
-from remote.protocol.progress import ExtractionPlanned
-from remote.protocol.requests import StartJob
-from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreVerificationSpec
+from remote.protocol.jobs import Finished, JobResult, Running
+from remote.protocol.progress import ExtractionPlanned, ServerReady
+from remote.protocol.requests import ResolveExtraction, StartJob
+from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreMergeSpec, StoreVerificationSpec
 
 PLANNED = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
 ENDED = Finished(started_at=1.0, ended_at=2.0, outcome="succeeded", exit_code=0, signal=None, reason="done")
@@ -89,6 +89,51 @@ def test_an_import_says_with_which_variables_of_the_template_it_was_read(played_
     told = roost(*arguments, "--template", "thinking")
     assert told.exit_code == 2
     assert "thinking=false" in told.stderr
+
+
+def serving(played_host) -> str:
+    """A server that captures and is up."""
+    server = msgspec.structs.replace(
+        JOB, job_id="serving", agent="server", spec=SERVER, state=Running(since=1.0, pid=7)
+    )
+    played_host.jobs = [server]
+    played_host.server_events = [event for event in EVENTS if isinstance(event, ServerReady)]
+    return "serving"
+
+
+def test_a_part_is_extracted_through_a_server_that_captures(played_host, roost) -> None:
+    played_host.extraction_plan = msgspec.structs.replace(EXTRACTION_PLAN, problems=[])
+    told = roost("extraction", "start", "embedded", "--server", serving(played_host), "--part", "1/2", "--json")
+    assert told.exit_code == 0
+    assert json.loads(told.stdout)["extraction"]["job"]["job_id"].startswith("extraction-")
+    (asked,) = [request for request in played_host.asked if isinstance(request, ResolveExtraction)]
+    assert (asked.part, asked.capture) == ((1, 2), SERVER.capture)
+    assert started(played_host) == EXTRACTION_PLAN.spec
+
+
+def test_what_stands_in_the_way_of_an_extraction_is_an_unmet_precondition(played_host, roost) -> None:
+    told = roost("extraction", "start", "embedded", "--server", serving(played_host))
+    assert told.exit_code == 5
+    assert EXTRACTION_PLAN.problems[0] in told.stderr
+
+
+def test_a_store_that_is_there_is_not_extracted_again(played_host, roost) -> None:
+    played_host.extraction_plan = msgspec.structs.replace(EXTRACTION_PLAN, problems=[], action="skip")
+    told = roost("extraction", "start", "embedded", "--server", serving(played_host))
+    assert told.exit_code == 0
+    assert "is there already" in told.stdout
+    assert not any(isinstance(request, StartJob) for request in played_host.asked)
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b"])
+def test_a_part_that_is_none_is_a_usage_error(played_host, roost, part: str) -> None:
+    assert roost("extraction", "start", "embedded", "--server", "serving", "--part", part).exit_code == 2
+
+
+def test_parts_are_merged_all_at_once(played_host, roost) -> None:
+    assert roost("extraction", "merge", "a", "b", "--into", "runs/a/store").exit_code == 0
+    assert started(played_host) == StoreMergeSpec(parts=["a", "b"], store="runs/a/store")
+    assert roost("extraction", "merge", "a", "--into", "runs/a/store").exit_code == 2
 
 
 @pytest.mark.parametrize("ids", ["2,x", "2,-1", "", "2;3"])

@@ -386,6 +386,7 @@ STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"
 OF_VERBS_ALONE = {
     *("read_history", "read_past_events", "read_sample_at", "read_topology"),  # agents read the newest sample
     *("request_server", "start_conversion", "bring_mapping"),  # agents pull, push and copy
+    *("resolve_extraction", "start_extraction", "start_merge"),  # agents start the run that extracts
 }
 OF_AGENTS = {"agent_policy", "is_petitioning", "petitioning", "record_refusal"}
 

@@ -160,20 +160,23 @@ BENCHMARK = specs.BenchmarkSpec(
     prompts="/data/eval.jsonl",
     benchmark=run.BenchmarkConfig(concurrency=[1, 8], prompts=20, repeats=2, max_tokens=64, warmup_prompts=1),
 )
+EXTRACTION_SPEC = specs.ExtractionSpec(
+    url="http://127.0.0.1:30000",
+    capture=CAPTURE,
+    target_model="/models/target",
+    conversations="/data/train.jsonl",
+    store="/runs/embedded/store",
+    extraction=EXTRACTION,
+    max_length=512,
+    fingerprint="f" * 64,
+    max_samples=64,
+    part=specs.Part(number=1, of=2, whole="e" * 64),
+    target_revision="main",
+)
 SPECS = [
     SERVER,
-    specs.ExtractionSpec(
-        url="http://127.0.0.1:30000",
-        capture=CAPTURE,
-        target_model="/models/target",
-        conversations="/data/train.jsonl",
-        store="/runs/embedded/store",
-        extraction=EXTRACTION,
-        max_length=512,
-        fingerprint="f" * 64,
-        max_samples=64,
-        target_revision="main",
-    ),
+    EXTRACTION_SPEC,
+    specs.StoreMergeSpec(parts=["parts/store-1-of-2", "parts/store-2-of-2"], store="runs/embedded/store"),
     specs.StoreExportSpec(layout="specforge", store="/runs/embedded/store", directory="/data/specforge"),
     specs.StoreImportSpec(
         layout="speculators",
@@ -717,6 +720,15 @@ REQUESTS = [
     requests.PlanRun(document='preset = "embedded"\n', overrides={"training.steps": "50"}),
     requests.ReadPlan(fingerprint="c" * 64),
     requests.PlanExtraction(document='preset = "embedded"\n', overrides={"data.max_samples": "64"}),
+    requests.ResolveExtraction(
+        document='preset = "embedded"\n',
+        overrides={"data.max_samples": "64"},
+        url="http://127.0.0.1:30000",
+        model="/models/target",
+        capture=CAPTURE,
+        part=(1, 2),
+        store="parts/store-1-of-2",
+    ),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
     requests.PlanTraining(
         document='preset = "embedded"\n',
@@ -752,6 +764,13 @@ SERVER_PLAN = reports.ServerPlan(
     command=["/opt/python", "-m", "sglang.launch_server", "--port", "0"],
     environment={"OMP_NUM_THREADS": "1"},
     problems=["there is no drafter at /runs/embedded/drafter"],
+)
+EXTRACTION_PLAN = reports.ExtractionPlan(
+    run="embedded",
+    spec=EXTRACTION_SPEC,
+    action="run",
+    planned=None,
+    problems=["the server captures the layers [1, 2], the run wants [1, 14, 26]"],
 )
 TRAINING_PLAN = reports.TrainingPlan(
     run="embedded",
@@ -880,6 +899,7 @@ REPLIES = [
     GPU_TOPOLOGY,
     RUN_PLAN,
     SERVER_PLAN,
+    EXTRACTION_PLAN,
     TRAINING_PLAN,
     VERDICT,
     BENCHMARK_REPORT,
@@ -927,6 +947,7 @@ FRAMES = [
 SAMPLES: list[Message] = [
     *SPECS,
     CAPTURE,
+    specs.Part(number=1, of=2, whole="e" * 64),
     specs.Recapture(samples=4, url="http://127.0.0.1:30000", model="/models/target", capture=CAPTURE),
     DRAFTER,
     *STAGE_STATES,

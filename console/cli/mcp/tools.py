@@ -1,6 +1,6 @@
 """The tools: what each needs, takes, gives and does, through the same operations as the verbs and the screen."""
 
-from console import operations, operations_approvals, operations_server, operations_telemetry
+from console import operations, operations_approvals, operations_extraction, operations_telemetry
 from console.cli.mcp import arguments as args
 from console.cli.mcp.server_tools import SERVER_TOOLS
 from console.cli.mcp.tool import Tell, Tool, confirm, looks
@@ -46,7 +46,7 @@ async def _plan_run(session: Session, asked: args.RunFile, _: Tell) -> object:
 
 
 async def _plan_extraction(session: Session, asked: args.RunFile, _: Tell) -> object:
-    return await operations_server.plan_extraction(session, asked.run_file, asked.overrides)
+    return await operations_extraction.plan_extraction(session, asked.run_file, asked.overrides)
 
 
 async def _apply_plan(session: Session, asked: args.Applying, _: Tell) -> object:
@@ -65,7 +65,7 @@ async def _stop_job(session: Session, asked: args.Stopping, _: Tell) -> Job:
 
 
 async def _verify_store(session: Session, asked: args.Verifying, _: Tell) -> object:
-    job = await operations_server.start_verification(session, asked.store, samples=asked.samples, op_id=asked.key)
+    job = await operations_extraction.start_verification(session, asked.store, samples=asked.samples, op_id=asked.key)
     return JobOutcome(job=job)
 
 

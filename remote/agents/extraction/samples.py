@@ -11,6 +11,7 @@ from remote.artifacts.conversations import Conversation, read_conversations
 from remote.artifacts.hidden_states import Quarantined
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
+from remote.protocol.specs import Part
 
 NEIGHBOURS = 256
 """Conversations that are sorted by length together: those under way at a time are alike, and the order stays the file's at large."""
@@ -35,8 +36,15 @@ class Samples(NamedTuple):
         return sum(int(item.loss_mask.sum()) for item in self.plan)
 
 
-def read_samples(conversations: Path, template: ChatTemplate, *, max_samples: int | None, max_length: int) -> Samples:
-    """The samples of a file of conversations, each cut at `max_length`; what has no answer left is unfit.
+def read_samples(
+    conversations: Path,
+    template: ChatTemplate,
+    *,
+    max_samples: int | None,
+    max_length: int,
+    part: Part | None = None,
+) -> Samples:
+    """The samples of a file of conversations, or of a part of it, each cut at `max_length`; what has no answer left is unfit.
 
     Raises Precondition for a file that cannot be used at all: none is fit, or two have the same id.
     """
@@ -45,7 +53,7 @@ def read_samples(conversations: Path, template: ChatTemplate, *, max_samples: in
         raise Precondition(f"{conversations} has the same id twice", hint="give every line an id of its own")
     plan: list[Planned] = []
     unfit: list[Quarantined] = []
-    for conversation in read:
+    for conversation in read if part is None else read[part.number - 1 :: part.of]:
         try:
             plan.append(_plan(conversation, template, max_length))
         except (Precondition, ValueError) as error:

@@ -56,7 +56,11 @@ class Extraction:
     def _read(self) -> Samples:
         spec = self.spec
         samples = read_samples(
-            Path(spec.conversations), self.template, max_samples=spec.max_samples, max_length=spec.max_length
+            Path(spec.conversations),
+            self.template,
+            max_samples=spec.max_samples,
+            max_length=spec.max_length,
+            part=spec.part,
         )
         if samples.unfit:
             first = samples.unfit[0]
@@ -223,6 +227,8 @@ class Extraction:
     def _finish(self) -> JobResult:
         filling = self._filling()
         inputs = {"conversations": hash_file(Path(self.spec.conversations)), "target": self.spec.target_model}
+        if (part := self.spec.part) is not None:
+            inputs |= {"part": f"{part.number}/{part.of}", "whole": part.whole}
         reference = filling.finish(self.spec.fingerprint, inputs)
         self._tell()
         kept = filling.writer.written
