@@ -283,11 +283,23 @@ def _child(engine: Path, peers: Path, trainer: str, case: str) -> dict[str, floa
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def _packing(engine: Path, root: Path) -> None:
+    """Print what packing gains on the embedded host's conversations."""
+    paths = [REPOSITORY, REPOSITORY / "remote/engines/sglang_cpu"]
+    environment = os.environ | {"PYTHONPATH": ":".join(map(str, paths)), "OMP_NUM_THREADS": "1"}
+    inputs = [root / "models/smollm2-135m-instruct", root / "conversations/smollm2_train.jsonl"]
+    for batch_tokens in ("512", "2048"):
+        command = [engine, REPOSITORY / "bench/packing.py", *inputs, batch_tokens]
+        subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+
+
 def main(turns: int) -> None:
-    """Measure every trainer on every case, in turns, and print medians and ratios."""
+    """Measure every trainer on every case, in turns, and print medians and ratios; then what packing gains."""
     from console.embedded.locations import EmbeddedHome  # noqa: PLC0415
 
-    engine = EmbeddedHome.default().engine_python
+    home = EmbeddedHome.default()
+    engine = home.engine_python
+    _packing(engine, home.root)
     with tempfile.TemporaryDirectory() as peers:
         install = [engine, "-m", "pip", "install", "--quiet", "--no-deps", "--target", peers, "-r", PEERS]
         subprocess.run(install, check=True, stderr=subprocess.DEVNULL)

@@ -17,7 +17,7 @@ from remote.protocol.run import TRAINING_COMFORT, EngineConfig, RunConfig
 
 _VERSION = 1
 """Raised when the code makes another artifact from the same inputs."""
-_LEARNING = 3
+_LEARNING = 4
 """Raised when a drafter learns otherwise from the same store and mapping."""
 _MEASUREMENT = 3
 """Raised when an arm is measured or reported otherwise, which leaves the drafter as it is."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from remote.agents.training.latent import Latent, score_scale
 from remote.agents.training.numerics import halves_of_pairs, rms_norm, rotary_frequencies, rotary_tables, rotate
+from remote.agents.training.packing import Packing
 from remote.agents.training.shape import DrafterShape
 from remote.agents.training.step_attention import attend
 
@@ -29,10 +30,20 @@ class RMSNorm(nn.Module):
 
 @dataclass
 class StepCache:
-    """Keys and values of the draft steps so far, each [B, kv_heads, T, d]."""
+    """Keys and values of the draft steps so far, each [B, kv_heads, T, d]; with `packing` the one row holds windows apart."""
 
+    packing: Packing | None = None
     keys: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
+
+    def positions(self, states: Tensor) -> Tensor:
+        """Where the tokens of `states` [B, T, ...] stand in the next draft step: int64 [T]."""
+        places = torch.arange(states.shape[1], device=states.device) + len(self.keys)
+        return places if self.packing is None else places - self.packing.starts
+
+    def attend(self, query: Tensor, scale: float) -> Tensor:
+        """The attention of `query` [B, heads, T, d] over all steps so far: [B, T, heads * e]."""
+        return attend(query, self.keys, self.values, scale, self.packing).transpose(1, 2).flatten(2)
 
 
 class GroupedAttention(nn.Module):
@@ -56,13 +67,11 @@ class GroupedAttention(nn.Module):
 
     def forward(self, states: Tensor, cache: StepCache) -> Tensor:
         """Attend as the next draft step and append its keys and values to `cache`; returns [B, T, H]."""
-        positions = torch.arange(states.shape[1], device=states.device) + len(cache.keys)
-        tables = rotary_tables(positions, self.frequencies, self.shape.rope.magnitude)
+        tables = rotary_tables(cache.positions(states), self.frequencies, self.shape.rope.magnitude)
         query = rotate(self._heads(self.q_proj(states)), *tables)
         cache.keys.append(rotate(self._heads(self.k_proj(states)), *tables))
         cache.values.append(self._heads(self.v_proj(states)))
-        scale = self.shape.head_dim**-0.5
-        return self.o_proj(attend(query, cache.keys, cache.values, scale).transpose(1, 2).flatten(2))
+        return self.o_proj(cache.attend(query, self.shape.head_dim**-0.5))
 
 
 class LatentAttention(nn.Module):
@@ -97,8 +106,7 @@ class LatentAttention(nn.Module):
     def forward(self, states: Tensor, cache: StepCache) -> Tensor:
         """Attend as the next draft step and append its keys and values to `cache`; returns [B, T, H]."""
         latent = self.latent
-        positions = torch.arange(states.shape[1], device=states.device) + len(cache.keys)
-        tables = rotary_tables(positions, self.frequencies, self.magnitude)
+        tables = rotary_tables(cache.positions(states), self.frequencies, self.magnitude)
         query = self._heads(self.q_b_proj(self.q_a_layernorm(self.q_a_proj(states))))
         still, turning = query.split([latent.qk_nope_head_dim, latent.qk_rope_head_dim], dim=-1)
         query = torch.cat([still, rotate(halves_of_pairs(turning), *tables)], dim=-1)
@@ -110,4 +118,4 @@ class LatentAttention(nn.Module):
         turned = rotate(halves_of_pairs(turning)[:, None], *tables)
         cache.keys.append(torch.cat([still, turned.expand(-1, self.heads, -1, -1)], dim=-1))
         cache.values.append(values)
-        return self.o_proj(attend(query, cache.keys, cache.values, self.scale).transpose(1, 2).flatten(2))
+        return self.o_proj(cache.attend(query, self.scale))

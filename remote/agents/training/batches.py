@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_NEIGHBOURS = 64
-"""Windows that are sorted by length together: little padding, and still a shuffled order."""
+_NEIGHBOURS = 256
+"""Windows that batches are filled from together, the longest first: little room is left, and the order is still a shuffled one."""
 
 _HELD_OUT_SHARE = 20
 _HELD_OUT_MOST = 64
@@ -61,17 +61,19 @@ def held_out_samples(samples: int) -> HeldOut:
 
 def _pack(windows: list[Window], batch_tokens: int) -> list[list[Window]]:
     batches: list[list[Window]] = []
-    batch: list[Window] = []
-    for window in windows:
-        if batch and (len(batch) + 1) * window.length > batch_tokens:
-            batches.append(batch)
-            batch = []
-        batch.append(window)
-    return [*batches, batch] if batch else batches
+    rooms: list[int] = []
+    for window in sorted(windows, key=lambda window: -window.length):
+        place = next((place for place, room in enumerate(rooms) if window.length <= room), len(rooms))
+        if place == len(rooms):
+            batches.append([])
+            rooms.append(batch_tokens)
+        batches[place].append(window)
+        rooms[place] -= window.length
+    return batches
 
 
 def plan_epoch(windows: Sequence[Window], *, batch_tokens: int, seed: int, epoch: int) -> list[list[Window]]:
-    """All windows once, in batches whose padded size is at most `batch_tokens` (a longer window is a batch alone).
+    """All windows once, in batches of at most `batch_tokens` tokens (a longer window is a batch alone).
 
     The order depends on `seed` and `epoch` alone.
     """
@@ -80,7 +82,7 @@ def plan_epoch(windows: Sequence[Window], *, batch_tokens: int, seed: int, epoch
     source.shuffle(order)
     batches: list[list[Window]] = []
     for first in range(0, len(order), _NEIGHBOURS):
-        batches += _pack(sorted(order[first : first + _NEIGHBOURS], key=lambda window: window.length), batch_tokens)
+        batches += _pack(order[first : first + _NEIGHBOURS], batch_tokens)
     source.shuffle(batches)
     return batches
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from remote.agents.training.batches import Window, cut_windows
 from remote.agents.training.objective import Batch
+from remote.agents.training.packing import Packing
 from remote.artifacts.hidden_states import StoreReader
 
 
@@ -30,7 +31,7 @@ def store_windows(store: StoreReader, samples: Iterable[int], sequence_length: i
 
 
 class BatchReader:
-    """Reads windows of a store into padded batches."""
+    """Reads windows of a store into batches."""
 
     def __init__(
         self, store: StoreReader, device: torch.device, *, final_norm: Callable[[Tensor], Tensor] | None = None
@@ -41,28 +42,28 @@ class BatchReader:
         self.waited_s = 0.0
 
     def read(self, windows: list[Window]) -> Batch:
-        """`windows` side by side, padded at the right with zeros; states in the store's dtype.
+        """`windows` one after another in a row; states in the store's dtype.
 
         The final states are as the head reads them: `final_norm` is applied where the store holds those before it.
         """
-        length = max(window.length for window in windows)
-        rows = len(windows)
+        packing = Packing.of([window.length for window in windows], self.device)
+        total = packing.offsets[-1]
         properties = self.store.properties
         dtype = getattr(torch, properties.dtype)
-        ids = torch.zeros(rows, length, dtype=torch.int64)
-        mask = torch.zeros(rows, length, dtype=torch.bool)
-        aux = torch.zeros(rows, length, properties.layer_count * properties.hidden_size, dtype=dtype)
-        final = torch.zeros(rows, length, properties.hidden_size, dtype=dtype)
-        for row, window in enumerate(windows):
+        ids = torch.empty(1, total, dtype=torch.int64)
+        mask = torch.empty(1, total, dtype=torch.bool)
+        aux = torch.empty(1, total, properties.layer_count * properties.hidden_size, dtype=dtype)
+        final = torch.empty(1, total, properties.hidden_size, dtype=dtype)
+        for window, columns in zip(windows, packing.slices(), strict=True):
             sample = self.store.sample(window.sample)
             part = slice(window.start, window.stop)
-            place = (row, slice(window.length))
+            place = (0, columns)
             ids[place] = torch.from_numpy(np.array(sample.input_ids[part]))
             mask[place] = torch.from_numpy(np.array(sample.loss_mask[part]))
             aux[place] = as_tensor(sample.hidden_states[part], properties.dtype).flatten(1)
             final[place] = as_tensor(sample.final_hidden_states[part], properties.dtype)
         ids, mask, aux, final = (tensor.to(self.device) for tensor in (ids, mask, aux, final))
-        return Batch(ids, mask, aux, final if self.final_norm is None else self.final_norm(final))
+        return Batch(ids, mask, aux, final if self.final_norm is None else self.final_norm(final), packing=packing)
 
     def read_ahead(self, plan: Iterator[list[Window]]) -> Iterator[tuple[list[Window], Batch]]:
         """Each set of windows of `plan` with its batch; the time spent waiting adds up in `waited_s`."""

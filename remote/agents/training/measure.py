@@ -12,7 +12,6 @@ from torch import Tensor
 
 from remote.agents.training.attention import StepCache
 from remote.agents.training.model import Drafter
-from remote.agents.training.numerics import shift_left
 from remote.agents.training.objective import Batch
 
 MEASURED_DRAFTS = 3
@@ -38,12 +37,12 @@ class Acceptance:
 def correct_drafts(drafter: Drafter, batch: Batch, draft_ids: Tensor, steps: int) -> Tensor:
     """Whether draft step k at index t says the stored token t+2+k: bool [steps, B, T]."""
     hidden = drafter.fuse(batch.aux)
-    ids = shift_left(batch.input_ids)
-    cache = StepCache()
+    ids = batch.shifted(batch.input_ids)
+    cache = StepCache(batch.packing)
     correct: list[Tensor] = []
     for _ in range(steps):
         hidden = drafter.step(ids, hidden, cache)
-        ids = shift_left(ids)
+        ids = batch.shifted(ids)
         correct.append(draft_ids[drafter.logits(hidden).argmax(-1)] == ids)
     return torch.stack(correct)
 
@@ -68,13 +67,14 @@ def measure_acceptance(
     for batch in batches:
         correct = correct_drafts(drafter, batch, draft_ids, steps).cpu()
         accepted = correct.long().cumprod(0).sum(0)
-        fed = shift_left(batch.loss_mask)
-        predicted = (fed & shift_left(fed)).cpu()
+        fed = batch.shifted(batch.loss_mask)
+        predicted = (fed & batch.shifted(fed)).cpu()
         right += (correct & predicted).sum((1, 2))
-        for row, places in zip(accepted, predicted, strict=True):
-            tokens += int(places.sum())
+        for place in batch.places([batch.input_ids.shape[1]] * len(batch.input_ids)):
+            walked = accepted[place][predicted[place]]
+            tokens += len(walked)
             for proposals in range(1, steps + 1):
-                verifications[proposals - 1] += walk(row[places].clamp(max=proposals).tolist())
+                verifications[proposals - 1] += walk(walked.clamp(max=proposals).tolist())
     if tokens == 0:
         return None
     return Acceptance([tokens / count for count in verifications], (right / tokens).tolist(), tokens)

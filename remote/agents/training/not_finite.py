@@ -1,7 +1,7 @@
 """What is kept of a step whose loss or gradient is not finite, so that a person can look at it.
 
 The file is plain safetensors: `safetensors.torch.load_file(path)` gives every tensor, `safe_open(path, "pt").metadata()` the step, the
-windows of each batch (sample, start, stop) and the parameters whose gradients are not finite.
+windows of each batch, which lie one after another (sample, start, stop), and the parameters whose gradients are not finite.
 """
 
 import json
@@ -21,8 +21,8 @@ def samples_not_finite(batches: list[tuple[list[Window], Batch]]) -> list[int]:
     return [
         window.sample
         for windows, batch in batches
-        for row, window in enumerate(windows)
-        if not (batch.aux[row].isfinite().all() and batch.final[row].isfinite().all())
+        for window, place in zip(windows, batch.places([window.length for window in windows]), strict=True)
+        if not (batch.aux[place].isfinite().all() and batch.final[place].isfinite().all())
     ]
 
 

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from remote.agents.training.packing import Packing
 from remote.agents.training.rope import Linear, Llama3, Rope, Yarn
 
 
@@ -71,6 +72,9 @@ def halves_of_pairs(heads: Tensor) -> Tensor:
     return heads.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
 
 
-def shift_left(rows: Tensor) -> Tensor:
-    """`rows` [B, T, ...] moved one place to the left, zeros at the end."""
-    return torch.cat([rows[:, 1:], torch.zeros_like(rows[:, :1])], dim=1)
+def shift_left(rows: Tensor, packing: Packing | None = None) -> Tensor:
+    """`rows` [B, T, ...] moved one place to the left, zeros at the end; with `packing` each window of the one row by itself."""
+    shifted = torch.cat([rows[:, 1:], torch.zeros_like(rows[:, :1])], dim=1)
+    if packing is not None:
+        shifted[:, packing.lasts] = 0
+    return shifted

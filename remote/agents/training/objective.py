@@ -14,6 +14,7 @@ from torch.nn import functional
 from remote.agents.training.attention import StepCache
 from remote.agents.training.model import Drafter
 from remote.agents.training.numerics import shift_left
+from remote.agents.training.packing import Packing
 from remote.agents.training.soft_cross_entropy import soft_cross_entropy
 
 
@@ -47,7 +48,8 @@ def denominators(counted: list[int], positions: int, options: LossOptions) -> li
 class Batch:
     """Rows of tokens, padded at the right: ids int64 [B, T], loss mask bool [B, T], aux [B, T, L * H], final [B, T, H].
 
-    `argmax` int64 [B, T] is the target's choice after each token, where it is known already.
+    `argmax` int64 [B, T] is the target's choice after each token, where it is known already. With `packing` the one row holds several
+    windows, which are learned as if each had a row.
     """
 
     input_ids: Tensor
@@ -55,24 +57,36 @@ class Batch:
     aux: Tensor
     final: Tensor
     argmax: Tensor | None = None
+    packing: Packing | None = None
+
+    def shifted(self, rows: Tensor) -> Tensor:
+        """`rows` [B, T, ...] moved one place to the left within each window."""
+        return shift_left(rows, self.packing)
+
+    def places(self, lengths: list[int]) -> list[tuple[int, slice]]:
+        """Row and columns of each window, which have these lengths."""
+        if self.packing is not None:
+            return [(0, columns) for columns in self.packing.slices()]
+        return [(row, slice(length)) for row, length in enumerate(lengths)]
 
 
 @dataclass(frozen=True)
 class Targets:
     """What the target says at each masked position, in the coordinates of the shifted rows.
 
-    `row`, `index` int64 [N]; `tokens` int64 [N]: argmax over the whole vocabulary; `in_vocabulary` bool [N]: whether the drafter can
+    `row`, `index` int64 [N]; `depth` int64 [N]: how far from the beginning of its window; `tokens` int64 [N]: argmax over the whole vocabulary; `in_vocabulary` bool [N]: whether the drafter can
     say that token.
     """
 
     row: Tensor
     index: Tensor
+    depth: Tensor
     tokens: Tensor
     in_vocabulary: Tensor
 
     def counted(self, step: int, options: LossOptions) -> Tensor:
         """Which of the positions count in the loss of draft step `step`: int64 [n], ascending."""
-        places = self.index >= step
+        places = self.depth >= step
         if options.out_of_vocabulary == "drop":
             places = places & self.in_vocabulary
         return places.nonzero().squeeze(-1)
@@ -99,18 +113,19 @@ class Teacher:
     @torch.no_grad()
     def targets(self, batch: Batch, options: LossOptions) -> Targets:
         """What the drafter is to imitate in `batch`."""
-        mask = shift_left(batch.loss_mask) if options.shift_mask else batch.loss_mask
+        mask = batch.shifted(batch.loss_mask) if options.shift_mask else batch.loss_mask
         row, index = mask.nonzero(as_tuple=True)
         if batch.argmax is None:
-            tokens = self.argmax(shift_left(batch.final)[row, index])
+            tokens = self.argmax(batch.shifted(batch.final)[row, index])
         else:
-            tokens = shift_left(batch.argmax)[row, index]
-        return Targets(row, index, tokens, self.t2d[tokens])
+            tokens = batch.shifted(batch.argmax)[row, index]
+        depth = index if batch.packing is None else index - batch.packing.starts[index]
+        return Targets(row, index, depth, tokens, self.t2d[tokens])
 
     @torch.no_grad()
     def probabilities(self, batch: Batch, targets: Targets) -> Tensor:
         """The target's distribution over the draft vocabulary alone at each of `targets`: float32 [N, D]."""
-        final = shift_left(batch.final)[targets.row, targets.index]
+        final = batch.shifted(batch.final)[targets.row, targets.index]
         return functional.linear(final.to(self.head.dtype), self.draft_head).float().softmax(-1)
 
 
@@ -152,11 +167,11 @@ def unroll(
     """
     hidden = drafter.fuse(batch.aux)
     ids = batch.input_ids
-    cache = StepCache()
+    cache = StepCache(batch.packing)
     states: list[Tensor] = []
     rows: list[Tensor] = []
     for step in range(len(denominators)):
-        ids = shift_left(ids)
+        ids = batch.shifted(ids)
         hidden = drafter.step(ids, hidden, cache)
         number = targets.counted(step, options)
         states.append(hidden[targets.row[number], targets.index[number] - step])
@@ -171,7 +186,7 @@ def unroll(
     right = draft_ids[said.choices] == targets.tokens[torch.cat(rows)]
     parts = zip(said.losses.split(counted), right.split(counted), counted, denominators, strict=True)
     outcomes = [
-        StepOutcome(losses.sum() / denominator, correct.sum(), count, int((targets.index >= step).sum()))
+        StepOutcome(losses.sum() / denominator, correct.sum(), count, int((targets.depth >= step).sum()))
         for step, (losses, correct, count, denominator) in enumerate(parts)
     ]
     return Unrolled(said.total, outcomes)

@@ -4,7 +4,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -145,17 +145,19 @@ class Trainer:
 
     def _with_choices(self, windows: list[Window], batch: Batch) -> Batch:
         """`batch` with the target's choices, computed the first time that each window is met (they never change)."""
+        placed = list(zip(windows, batch.places([window.length for window in windows]), strict=True))
+        new = torch.zeros_like(batch.loss_mask)
+        for window, place in placed:
+            new[place] = window not in self._choices
+        new &= batch.loss_mask
         choices = torch.zeros_like(batch.input_ids)
-        new = [row for row, window in enumerate(windows) if window not in self._choices]
-        if new:
-            places = batch.loss_mask[new]
-            chosen = torch.zeros_like(batch.input_ids[new])
-            chosen[places] = self.teacher.argmax(batch.final[new][places])
-            for row, tokens in zip(new, chosen, strict=True):
-                self._choices[windows[row]] = tokens[: windows[row].length].to("cpu", torch.int32)
-        for row, window in enumerate(windows):
-            choices[row, : window.length] = self._choices[window].to(self.device)
-        return Batch(batch.input_ids, batch.loss_mask, batch.aux, batch.final, choices)
+        choices[new] = self.teacher.argmax(batch.final[new])
+        for window, place in placed:
+            if window in self._choices:
+                choices[place] = self._choices[window].to(self.device)
+            else:
+                self._choices[window] = choices[place].to("cpu", torch.int32)
+        return replace(batch, argmax=choices)
 
     def train_on(self, batches: list[tuple[list[Window], Batch]]) -> StepTotals:
         """One optimizer step on this rank's `batches` and those of the other ranks.
