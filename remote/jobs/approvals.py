@@ -19,7 +19,7 @@ class Inbox:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._directory = root / "approvals"
-        self._known: tuple[int, list[Approval]] = (-1, [])
+        self._known: tuple[list[tuple[str, int, int]], list[Approval]] = ([], [])
 
     def read(self, approval_id: str) -> Approval:
         """The request as it is now; raises NotFound."""
@@ -49,13 +49,10 @@ class Inbox:
 
     def list(self) -> list[Approval]:
         """What waits, then what was decided, each newest first; what cannot be read is left out."""
-        try:
-            changed = self._directory.stat().st_mtime_ns
-        except FileNotFoundError:
-            return []
-        if changed != self._known[0]:
-            found = [_decoded(path) for path in self._directory.glob("*.json")]
-            self._known = changed, [each for each in found if each is not None]
+        there = _files(self._directory)
+        if there != self._known[0]:
+            found = [_decoded(self._directory / name) for name, _, _ in there]
+            self._known = there, [each for each in found if each is not None]
         now = time.time()
         shown = [_as_of(each, now) for each in self._known[1]]
         return sorted(shown, key=lambda each: (each.state != "waiting", -(each.decided_at or each.asked_at)))
@@ -70,6 +67,16 @@ class Inbox:
             return self._directory.stat().st_mtime
         except FileNotFoundError:
             return 0.0
+
+
+def _files(directory: Path) -> list[tuple[str, int, int]]:
+    """Name, inode and time of each request: two changes within a tick of the file system's clock leave the directory's time as it is."""
+    found: list[tuple[str, int, int]] = []
+    for path in directory.glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            found.append((path.name, status.st_ino, status.st_mtime_ns))
+    return sorted(found)
 
 
 def _decoded(path: Path) -> Approval | None:
