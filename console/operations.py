@@ -19,7 +19,7 @@ from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.embedded.prepare import prepare
 from console.errors import ApprovalAwaited, ConsoleError, HostError, UsageError
-from console.link import check
+from console.link import check, warm
 from console.link import prepare as prepare_environment
 from console.link import session as ssh
 from console.link.client import HostLink
@@ -80,6 +80,8 @@ Session = HostLink
 
 _R = TypeVar("_R")
 
+_stays_warm: ContextVar[bool] = ContextVar("stays_warm", default=False)
+
 petition: ContextVar[str | None] = ContextVar("petition", default=None)
 """Why changes that are asked for now go into the host's inbox; None while they are made at once."""
 
@@ -87,9 +89,15 @@ petition: ContextVar[str | None] = ContextVar("petition", default=None)
 @asynccontextmanager
 async def open_host(name: str, *, actor: str) -> AsyncGenerator[Session, None]:
     """A session with the host `name`; the embedded host is started when it does not run."""
+    stays_warm = _stays_warm.get() and not name.startswith(demo.PREFIX)  # a demo host ends when nobody is there
     try:
-        async with HostLink(await find_host(name), actor=actor, locate=lambda: _find_again(name)) as session:
-            yield session
+        host = await find_host(name)
+        async with HostLink(host, actor=actor, locate=lambda: _find_again(name), may_be_warm=stays_warm) as session:
+            try:
+                yield session
+            finally:
+                if stays_warm and not session.is_warm:
+                    warm.begin_session(host)
     except ConsoleError as error:
         error.name_host(name)
         raise
@@ -397,6 +405,11 @@ def list_hosts() -> dict[str, HostConfig]:
 def ask_passphrases_with(ask: Ask) -> None:
     """From now on, in all that is started from here, `ask` puts the question for the passphrase of an encrypted key to a person."""
     ask_passphrase.set(ask)
+
+
+def keep_hosts_warm() -> None:
+    """From now on, in all that is started from here, hosts are reached through their background sessions, which begin when they are missed."""
+    _stays_warm.set(True)
 
 
 def report_beginnings_with(report: Callable[[str], None]) -> None:

@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 # A reserve for every root of every test would fill the disk of the machine that runs them.
 os.environ.setdefault("ROOST_RESERVE_BYTES", str(1 << 20))
 
+# No test leaves a background session behind, nor finds one that is there.
+os.environ.pop("XDG_RUNTIME_DIR", None)
+
 # An invariant is about results, not about the time that a busy machine takes for them.
 settings.register_profile("results", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("results")

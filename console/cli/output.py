@@ -101,6 +101,7 @@ def execute(work: Coroutine[Any, Any, _T], *, as_json: bool) -> _T:
     if may_ask() and sys.stderr.isatty():
         operations.ask_passphrases_with(_ask_on_the_terminal)
     operations.report_beginnings_with(narrate)
+    operations.keep_hosts_warm()
     try:
         return asyncio.run(work)
     except ConsoleError as error:

@@ -162,6 +162,13 @@ class Channel:
             self._connection.abort()
         self._stderr_task.cancel()
 
+    def leave(self) -> None:
+        """End this link alone: the connection stays for others."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
+        self._process.close()
+        self._stderr_task.cancel()
+
     def abort(self, reason: str) -> None:
         """Drop a connection that has gone silent; whoever reads it sees its end, and why."""
         self._dropped = reason
@@ -194,6 +201,21 @@ async def open_channel(
 ) -> Channel:
     """Connect, bring the release, start `verb` of the host side (`link`, `send`, `receive`); raises ConsoleError."""
     connection = await connect(host)
+    try:
+        return await start_channel(connection, host, verb, path, actor)
+    except BaseException:  # a cancelled task as well: the connection would stay open
+        connection.abort()
+        raise
+
+
+async def start_channel(
+    connection: asyncssh.SSHClientConnection,
+    host: HostConfig,
+    verb: str = "link",
+    path: str | None = None,
+    actor: str = "unknown",
+) -> Channel:
+    """Bring the release over a connection that is there and start `verb`; raises ConsoleError, and the connection stays."""
     command = bootstrap_command(host, release(), verb, path, actor)
     slurm_job = None
     try:
@@ -205,9 +227,7 @@ async def open_channel(
             channel = Channel(connection, process, slurm_job)
             await channel.boot()
     except asyncssh.ChannelOpenError as error:
-        is_cut = connection.is_closed()
-        connection.abort()
-        if is_cut:
+        if connection.is_closed():
             raise ConnectionFailed(
                 f"{host.name} was reached, but {explain_end(witness_of(connection).lost)} before a command could run"
             ) from error
@@ -217,12 +237,8 @@ async def open_channel(
             retryable=False,
         ) from error
     except (OSError, asyncssh.Error, TimeoutError) as error:
-        connection.abort()
         raise ConnectionFailed(
             f"{host.name} was reached, but the host side did not start: {error or 'no word from it in time'}",
             hint="does a command run there over SSH? try `ssh HOST true`",
         ) from error
-    except BaseException:  # a cancelled task as well: the connection would stay open
-        connection.abort()
-        raise
     return channel

@@ -1,6 +1,7 @@
 """The client of the protocol: calls that survive a lost link, and one stream of events that never repeats or skips a byte."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -10,13 +11,14 @@ from typing import Self
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed, ConsoleError, HostError
 from console.link.calls import Calls
-from console.link.channel import Channel
 from console.link.cursors import Cursors, Gap
 from console.link.engine_http import Reader, Writer
-from console.link.greeting import open_and_greet
+from console.link.greeting import greet, open_and_greet
 from console.link.inbox import Inbox
 from console.link.ingress import receive_frame
+from console.link.warm import open_warm
 from console.link.watchdog import Alive, Dead, LinkTimings, Suspect, Watchdog
+from console.link.wire import Wire
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.sanitize import sanitize
 from remote.protocol.codec import ProtocolError, encode_line
@@ -29,7 +31,10 @@ Locate = Callable[[], Awaitable[HostConfig]]
 
 
 class HostLink:
-    """A host, connected for as long as the context lasts; a first connection that fails raises, a later loss is a state."""
+    """A host, connected for as long as the context lasts; a first connection that fails raises, a later loss is a state.
+
+    One that `may_be_warm` goes through the host's background session where there is one (`is_warm`).
+    """
 
     def __init__(
         self,
@@ -37,11 +42,14 @@ class HostLink:
         *,
         actor: str,
         locate: Locate | None = None,
+        may_be_warm: bool = False,
         timings: LinkTimings = LinkTimings(),  # noqa: B008 - frozen
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.host = host
         self._locate = locate
+        self._may_be_warm = may_be_warm
+        self.is_warm = False
         self.actor = actor
         self._timings = timings
         self._wall_clock = wall_clock
@@ -50,8 +58,8 @@ class HostLink:
         self._inbox = Inbox()
         self._calls = Calls()
         self._cursors: Cursors | None = None
-        self._channel: Channel | None = None
-        self._open_channel: Channel | None = None
+        self._channel: Wire | None = None
+        self._open_channel: Wire | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -129,14 +137,22 @@ class HostLink:
         except ConnectionError:
             return
 
-    async def _open(self) -> tuple[Channel, Up]:
+    async def _open(self) -> tuple[Wire, Up]:
+        if self._may_be_warm:
+            self._may_be_warm = False  # what is lost is opened anew, not through the same session
+            warm = await open_warm(self.host)
+            if warm is not None:
+                with contextlib.suppress(ConsoleError):
+                    opened = await greet(warm, self.host.name, self.actor, patience_s=self._timings.hello_s)
+                    self.is_warm = True
+                    return opened
         return await open_and_greet(self.host, self.actor, patience_s=self._timings.hello_s)
 
     async def _enter(self, state: LinkState) -> None:
         self.state = state
         await self._inbox.put(state)
 
-    async def _run(self, channel: Channel) -> None:
+    async def _run(self, channel: Wire) -> None:
         attempt = 0
         while True:
             up_at = time.monotonic()
@@ -175,7 +191,7 @@ class HostLink:
         await self._enter(Closed(error=error))
         self._calls.fail_all(error)
 
-    async def _resume(self, channel: Channel) -> None:
+    async def _resume(self, channel: Wire) -> None:
         self._channel = self._open_channel = channel
         if self._cursors is not None:
             await self._send(Call(call_id=0, request=self._cursors.watch()))
@@ -185,7 +201,7 @@ class HostLink:
                 again = self._cursors.watch()
             await self._send(Call(call_id=waiting.number, request=again))
 
-    async def _use(self, channel: Channel) -> str:
+    async def _use(self, channel: Wire) -> str:
         """Read the link until it breaks; the reason in words."""
         self._channel = channel
         self._watchdog = Watchdog(self._timings, monotonic=time.monotonic(), wall=self._wall_clock())
@@ -205,7 +221,7 @@ class HostLink:
         self._open_channel = None
         return reason
 
-    async def _guard(self, channel: Channel) -> None:
+    async def _guard(self, channel: Wire) -> None:
         while True:
             await asyncio.sleep(self._timings.tick_s)
             now = time.monotonic()
@@ -220,7 +236,7 @@ class HostLink:
                 case Alive():
                     pass
 
-    async def _probe(self, channel: Channel) -> None:
+    async def _probe(self, channel: Wire) -> None:
         try:
             await self.call(Ping(), timeout_s=self._timings.probe_s)
         except ConsoleError:

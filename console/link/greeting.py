@@ -5,8 +5,9 @@ import time
 
 from console.config.hosts import HostConfig
 from console.errors import ConnectionFailed, HostError
-from console.link.channel import Channel, open_channel
+from console.link.channel import open_channel
 from console.link.ingress import receive_frame
+from console.link.wire import Wire
 from console.state.link import Up
 from remote.protocol.codec import ProtocolError, encode_line
 from remote.protocol.frames import Answer, Call, Failure
@@ -14,9 +15,13 @@ from remote.protocol.requests import Hello, Welcome
 from remote.protocol.version import PROTOCOL_VERSION
 
 
-async def open_and_greet(host: HostConfig, actor: str, *, patience_s: float) -> tuple[Channel, Up]:
+async def open_and_greet(host: HostConfig, actor: str, *, patience_s: float) -> tuple[Wire, Up]:
     """A channel whose host has said who it is; raises ConsoleError, after which nothing is left open."""
-    channel = await open_channel(host)
+    return await greet(await open_channel(host), host.name, actor, patience_s=patience_s)
+
+
+async def greet(channel: Wire, name: str, actor: str, *, patience_s: float) -> tuple[Wire, Up]:
+    """Have the link process at the other end of a channel say who it is; raises ConsoleError, after which it is closed."""
     try:
         asked = time.monotonic()
         async with asyncio.timeout(patience_s):
@@ -24,7 +29,7 @@ async def open_and_greet(host: HostConfig, actor: str, *, patience_s: float) -> 
             welcome = await _hear_welcome(channel)
     except (ConnectionError, ProtocolError, TimeoutError) as error:
         await channel.close()
-        raise ConnectionFailed(f"{host.name} did not greet: {error or 'no answer in time'}") from error
+        raise ConnectionFailed(f"{name} did not greet: {error or 'no answer in time'}") from error
     except BaseException:  # a cancelled task as well: the connection would stay open
         await channel.close()
         raise
@@ -32,7 +37,7 @@ async def open_and_greet(host: HostConfig, actor: str, *, patience_s: float) -> 
     return channel, Up(since=now, latency_s=now - asked, welcome=welcome)
 
 
-async def _hear_welcome(channel: Channel) -> Welcome:
+async def _hear_welcome(channel: Wire) -> Welcome:
     async for line in channel.lines():
         match receive_frame(line):
             case Answer(reply=Welcome() as welcome):

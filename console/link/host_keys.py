@@ -50,6 +50,17 @@ def known_hosts(more: list[Path]) -> asyncssh.SSHKnownHosts:
         ) from error
 
 
+def believed(endpoint: Endpoint, more: list[Path]) -> list[list[str]]:
+    """What is on record of a host, to be held against what was: keys, authorities, revoked keys, and certificates and their subjects."""
+    found = known_hosts(more).match(endpoint.address, _ip_of(endpoint.address), endpoint.port)
+    return [sorted(_identity(each) for each in group) for group in found]
+
+
+def _identity(entry: object) -> str:
+    data = getattr(entry, "public_data", None) or getattr(entry, "data", None)
+    return data.hex() if isinstance(data, bytes) else str(entry)
+
+
 def is_known(endpoint: Endpoint, more: list[Path]) -> bool:
     """Whether anything is on record of a host's key, be it that it was revoked: then nobody may be asked to accept another."""
     trusted, authorities, revoked, *_ = known_hosts(more).match(
@@ -126,9 +137,12 @@ def remember(endpoint: Endpoint, key: asyncssh.SSHKey) -> None:
 
 
 async def fetch(
-    endpoint: Endpoint, through: asyncssh.SSHClientConnection | None, proxy_command: str | None
+    endpoint: Endpoint,
+    through: asyncssh.SSHClientConnection | None,
+    proxy_command: str | None,
+    algorithm: str | None = None,
 ) -> asyncssh.SSHKey:
-    """The key that a host shows, believed by nobody yet; raises ConnectionFailed."""
+    """The key that a host shows, of this `algorithm` if one is named, believed by nobody yet; raises ConnectionFailed."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
             key = await asyncssh.get_server_host_key(
@@ -137,6 +151,7 @@ async def fetch(
                 tunnel=through,
                 proxy_command=proxy_command if through is None else None,
                 config=None,
+                server_host_key_algs=[algorithm] if algorithm else (),
             )
     except (OSError, asyncssh.Error, TimeoutError) as error:
         raise ConnectionFailed(
