@@ -23,8 +23,8 @@ from remote.protocol.mappings import (
     MappingBuildSpec,
     MappingConvertSpec,
     MappingCoverageSpec,
-    MappingLayout,
     TokenSource,
+    WrittenLayout,
 )
 from remote.protocol.reports import MappingInspection, MappingReport
 
@@ -276,7 +276,7 @@ def _show_copy_plan(source: str, host: str, destination: str, to: str, *, replac
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="A mapping in any layout, on the host.")],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Where it goes, on the host.")],
-    layout: Annotated[MappingLayout, typer.Option("--layout", help="Whose files are written.")] = "roost",
+    layout: Annotated[WrittenLayout, typer.Option("--layout", help="Whose files are written.")] = "roost",
     target: Target = None,
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from remote.artifacts.mapping_layouts import MappingPlace
+from remote.artifacts.safetensors_file import open_safetensors
 from remote.artifacts.torch_pickle import RefusedPickle, UnreadableTensor, read_saved, require_fetched
 from remote.protocol.reports import Finding
 
@@ -94,9 +95,22 @@ def _is_there(place: MappingPlace, name: str) -> bool:
 
 def _read(path: Path, findings: list[Finding]) -> Array | dict[str, Array]:
     try:
-        return _read_npy(path, findings) if path.suffix == ".npy" else read_saved(path)
+        match path.suffix:
+            case ".npy":
+                return _read_npy(path, findings)
+            case ".safetensors":
+                return _read_drafter(path)
+            case _:
+                return read_saved(path)
     except OSError as why:
         raise UnreadableTensor(str(why)) from why
+
+
+def _read_drafter(path: Path) -> Array | dict[str, Array]:
+    """Both tensors by name, or the one that is there."""
+    tensors = open_safetensors(path).arrays
+    found = {name: array for key, array in tensors.items() if (name := key.removeprefix("model.")) in _WANTED}
+    return found if len(found) > 1 else next(iter(found.values()))
 
 
 def _read_npy(path: Path, findings: list[Finding]) -> Array:

@@ -14,7 +14,7 @@ from remote.artifacts.mapping_pair import REPAIRABLE, absolute_ids, meant_ids
 from remote.artifacts.mapping_validation import examine
 from remote.errors import Precondition
 from remote.protocol.jobs import ArtifactRef
-from remote.protocol.mappings import MappingLayout
+from remote.protocol.mappings import WrittenLayout
 from remote.protocol.reports import MappingReport
 
 
@@ -57,7 +57,7 @@ def read_convertible(path: Path, vocab_size: int | None) -> Source:
 
 
 def write_layout(
-    directory: Path, source: Source, layout: MappingLayout, *, target_model: str, save_tensors: SaveTensors
+    directory: Path, source: Source, layout: WrittenLayout, *, target_model: str, save_tensors: SaveTensors
 ) -> ArtifactRef:
     """Write a mapping's files of `layout` and a manifest into `directory`, which exists and is empty."""
     mapping, report = source.mapping, source.report
@@ -90,7 +90,7 @@ def write_layout(
     return artifact_ref("mapping", directory)
 
 
-def conversion_fingerprint(source: Source, layout: MappingLayout) -> str:
+def conversion_fingerprint(source: Source, layout: WrittenLayout) -> str:
     """What determines a converted mapping: the tokens that it names and the layout."""
     mapping = source.mapping
     hashed = fingerprint_of({"ids": mapping.target_ids.tolist(), "vocab_size": len(mapping.t2d)})

@@ -4,6 +4,7 @@
 - specforge 0.2.0 (`data/preprocessing.py`): `vocab_mapping.pt`, or `<cache key>.pt`, with both tensors by name;
 - eagle (`traineagle3/cnets.py`): the same as `cache.pt`;
 - speculators up to 0.8: `d2t.npy` and `t2d.npy`; 0.9: `d2t-<D>.npy` and `t2d-<D>.npy`;
+- drafter: `d2t` and `t2d` among the tensors of an exported drafter's safetensors, as SGLang, vLLM and speculators load them;
 - modelopt 0.47 (`torch/speculative/utils.py`): `d2t.pt` alone, by falling frequency and so not in ascending order.
 """
 
@@ -13,14 +14,15 @@ from typing import NamedTuple
 
 from remote.artifacts.manifest import MANIFEST_NAME, read_manifest
 from remote.artifacts.mapping import FILE_NAMES, FORMAT, META_NAME
+from remote.artifacts.safetensors_file import open_safetensors
 from remote.artifacts.torch_pickle import UnreadableTensor, read_saved
 from remote.errors import NotFound, Precondition
-from remote.protocol.mappings import MappingLayout
+from remote.protocol.mappings import MappingLayout, WrittenLayout
 
-LAYOUTS: tuple[MappingLayout, ...] = ("roost", "specforge", "speculators-0.8", "speculators-0.9", "modelopt", "eagle")
+LAYOUTS: tuple[WrittenLayout, ...] = ("roost", "specforge", "speculators-0.8", "speculators-0.9", "modelopt", "eagle")
 
 _SPECFORGE, _EAGLE, _MODELOPT = "vocab_mapping.pt", "cache.pt", "d2t.pt"
-_SINGLE_FILES: dict[str, MappingLayout] = {_EAGLE: "eagle", _MODELOPT: "modelopt", _SPECFORGE: "specforge"}
+_SINGLE_FILES: dict[str, WrittenLayout] = {_EAGLE: "eagle", _MODELOPT: "modelopt", _SPECFORGE: "specforge"}
 _SIZED = re.compile(r"(d2t|t2d)-(\d+)\.npy")
 
 
@@ -74,13 +76,30 @@ def _in_cache(path: Path) -> MappingPlace:
     """The one file of a directory in which SpecForge keeps mappings under the keys of its cache."""
     files = sorted(path.glob("*.pt"))
     if not files:
-        raise NotFound(f"{path} holds no mapping", hint="name the directory that holds d2t.npy, or a trainer's file")
+        return _in_drafter(path, sorted(path.glob("*.safetensors")))
     if len(files) > 1:
         raise Precondition(f"{path} holds {len(files)} .pt files", hint=f"name one: {files[0]}")
     return _in_file(files[0])
 
 
-def layout_place(layout: MappingLayout, directory: Path, sizes: list[int]) -> MappingPlace:
+def _in_drafter(directory: Path, files: list[Path]) -> MappingPlace:
+    """The mapping among the tensors of a drafter; raises NotFound where it has none."""
+    held = {file.name: _tensors_of_mapping(file) for file in files}
+    offsets = tuple(name for name, stems in held.items() if "d2t" in stems)
+    masks = tuple(name for name, stems in held.items() if "t2d" in stems)
+    if not offsets:
+        raise NotFound(
+            f"{directory} holds no mapping" + (": no tensor of its safetensors is a d2t" if files else ""),
+            hint="name the directory that holds d2t.npy, a drafter with its own, or a trainer's file",
+        )
+    return MappingPlace("drafter", directory, offsets, masks)
+
+
+def _tensors_of_mapping(file: Path) -> set[str]:
+    return {name.removeprefix("model.") for name in open_safetensors(file).arrays} & {"d2t", "t2d"}
+
+
+def layout_place(layout: WrittenLayout, directory: Path, sizes: list[int]) -> MappingPlace:
     """The files of `layout` in `directory`; `sizes` are those of the draft vocabularies whose names have them."""
     match layout:
         case "specforge":
@@ -112,8 +131,10 @@ def size_in_name(name: str) -> int | None:
 def _in_file(path: Path) -> MappingPlace:
     if path.suffix == ".npy":
         size = size_in_name(path.name)
-        layout: MappingLayout = "speculators-0.8" if size is None else "speculators-0.9"
+        layout: WrittenLayout = "speculators-0.8" if size is None else "speculators-0.9"
         return layout_place(layout, path.parent, [] if size is None else [size])
+    if path.suffix == ".safetensors":
+        return _in_drafter(path.parent, [path])
     try:
         holds_both = isinstance(read_saved(path), dict)
     except UnreadableTensor as error:
@@ -128,13 +149,15 @@ def _sizes(directory: Path) -> list[int]:
     return sorted({size for entry in directory.iterdir() if (size := size_in_name(entry.name)) is not None})
 
 
-def _named_by_manifest(directory: Path) -> MappingLayout | None:
+def _named_by_manifest(directory: Path) -> WrittenLayout | None:
     if not (directory / MANIFEST_NAME).is_file():
         return None
     try:
         manifest = read_manifest(directory)
     except Precondition:
         return "roost"
-    named = manifest.properties.get("layout", "roost") if manifest.format == FORMAT else "roost"
-    known: list[MappingLayout] = [layout for layout in LAYOUTS if layout == named]
+    if manifest.format != FORMAT:  # a drafter of Roost's own, say
+        return None
+    named = manifest.properties.get("layout", "roost")
+    known: list[WrittenLayout] = [layout for layout in LAYOUTS if layout == named]
     return known[0] if known else "roost"

@@ -187,7 +187,7 @@ def _check_manifest(place: MappingPlace, findings: list[Finding]) -> Manifest | 
     except Precondition as why:
         findings.append(error("manifest-unreadable", why.info.message, REBUILD))
         return None
-    if manifest.format != FORMAT:
+    if manifest.format != FORMAT and place.layout != "drafter":
         findings.append(error("manifest-foreign", f"the manifest is of a {manifest.format}, not of a mapping"))
         return manifest
     listed = {entry.name for entry in manifest.files}

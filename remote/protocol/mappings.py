@@ -7,8 +7,11 @@ import msgspec
 from remote.protocol.base import Message
 from remote.protocol.run import Fraction, Positive
 
-MappingLayout = Literal["roost", "specforge", "speculators-0.8", "speculators-0.9", "modelopt", "eagle"]
-"""Whose files a mapping lies in."""
+WrittenLayout = Literal["roost", "specforge", "speculators-0.8", "speculators-0.9", "modelopt", "eagle"]
+"""Whose files a mapping can be written in."""
+
+MappingLayout = WrittenLayout | Literal["drafter"]
+"""Whose files a mapping lies in; a drafter's checkpoint has its own among its tensors."""
 
 INCOMING = "incoming"
 """Where below ROOT mappings of other hosts lie until they are copied to their place."""
@@ -49,7 +52,7 @@ class MappingConvertSpec(Message, frozen=True, kw_only=True):
 
     source: str
     destination: str
-    layout: MappingLayout
+    layout: WrittenLayout
     target_model: str | None = None
 
 

@@ -4,10 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
+from remote.artifacts.manifest import read_manifest, write_manifest
 from remote.artifacts.mapping_conversion import read_convertible, write_layout
 from remote.artifacts.mapping_copy import copy_mapping
 from remote.artifacts.mapping_layouts import LAYOUTS, find_mapping
@@ -193,3 +196,65 @@ def test_metadata_that_is_none_is_refused(tmp_path: Path) -> None:
     for wrong in ({}, {**meta, "coverage": 1.5}, {**meta, "vocab_size": True}, {**meta, "d2t_semantics": "absolute"}):
         (tmp_path / "m/vocab_mapping_meta.json").write_text(json.dumps(wrong))
         assert codes(tmp_path / "m") == {"meta-mismatch"}
+
+
+def write_drafter(directory: Path, tensors: dict[str, torch.Tensor], name: str = "model.safetensors") -> Path:
+    directory.mkdir(exist_ok=True)
+    safetensors.torch.save_file({"fc.weight": torch.ones(2, 2, dtype=torch.bfloat16), **tensors}, directory / name)
+    return directory
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_a_drafter_gives_its_own_mapping(prefix: str, tmp_path: Path) -> None:
+    mapping = write_small(tmp_path / "roost")
+    tensors = {"d2t": torch.from_numpy(mapping.d2t), "t2d": torch.from_numpy(mapping.t2d)}
+    drafter = write_drafter(tmp_path / "drafter", {prefix + name: tensor for name, tensor in tensors.items()})
+    for path in (drafter, drafter / "model.safetensors"):
+        report = validate_mapping(path)
+        assert (report.valid, report.layout, report.target_vocab_size) == (True, "drafter", VOCAB_SIZE)
+    source = read_convertible(drafter, None)
+    (tmp_path / "back").mkdir()
+    write_layout(tmp_path / "back", source, "roost", target_model="m", save_tensors=save_tensors)
+    again = read_mapping(tmp_path / "back")
+    assert np.array_equal(again.d2t, mapping.d2t)
+    assert np.array_equal(again.t2d, mapping.t2d)
+
+
+def test_a_drafter_of_a_run_gives_its_mapping_too(tmp_path: Path) -> None:
+    mapping = write_small(tmp_path / "roost")
+    tensors = {"d2t": torch.from_numpy(mapping.d2t), "t2d": torch.from_numpy(mapping.t2d)}
+    drafter = write_drafter(tmp_path / "drafter", tensors)
+    manifest = read_manifest(tmp_path / "roost")
+    write_manifest(drafter, msgspec.structs.replace(manifest, format="roost-drafter", files=[]), ["model.safetensors"])
+    report = validate_mapping(drafter)
+    assert (report.valid, report.layout) == (True, "drafter")
+
+
+def test_the_mapping_of_a_drafter_in_several_files_is_found(tmp_path: Path) -> None:
+    mapping = write_small(tmp_path / "roost")
+    drafter = write_drafter(tmp_path / "drafter", {"d2t": torch.from_numpy(mapping.d2t)}, "model-1.safetensors")
+    write_drafter(drafter, {"t2d": torch.from_numpy(mapping.t2d)}, "model-2.safetensors")
+    assert np.array_equal(read_convertible(drafter, None).mapping.t2d, mapping.t2d)
+
+
+def test_a_drafter_with_offsets_alone_needs_its_target_named(tmp_path: Path) -> None:
+    mapping = write_small(tmp_path / "roost")
+    drafter = write_drafter(tmp_path / "drafter", {"d2t": torch.from_numpy(mapping.d2t)})
+    with pytest.raises(Precondition, match="how many tokens"):
+        read_convertible(drafter, None)
+    assert np.array_equal(read_convertible(drafter, VOCAB_SIZE).mapping.t2d, mapping.t2d)
+
+
+def test_a_drafter_whose_offsets_are_ids_is_told(tmp_path: Path) -> None:
+    mapping = write_small(tmp_path / "roost")
+    tensors = {"d2t": torch.from_numpy(mapping.target_ids.copy()), "t2d": torch.from_numpy(mapping.t2d)}
+    assert "absolute-ids" in codes(write_drafter(tmp_path / "drafter", tensors))
+
+
+def test_a_drafter_without_a_mapping_has_none(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no tensor of its safetensors is a d2t"):
+        find_mapping(write_drafter(tmp_path / "drafter", {}))
+    damaged = tmp_path / "drafter/model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    with pytest.raises(Precondition, match="no whole safetensors file"):
+        find_mapping(tmp_path / "drafter")

@@ -14,8 +14,8 @@ from remote.protocol.mappings import (
     MappingBuildSpec,
     MappingConvertSpec,
     MappingCoverageSpec,
-    MappingLayout,
     TokenSource,
+    WrittenLayout,
 )
 
 
@@ -86,7 +86,7 @@ class ConvertingMapping(Arguments, frozen=True, kw_only=True):
 
     source: str
     destination: str
-    layout: MappingLayout = "roost"
+    layout: WrittenLayout = "roost"
     target_model: str | None = None
     key: Key
 
