@@ -26,6 +26,7 @@ from console.embedded.locations import EmbeddedHome
 from remote.agents.extraction.dialects import DIALECTS
 from remote.agents.extraction.samples import read_samples
 from remote.artifacts.chat_template import ChatTemplate
+from remote.artifacts.target_tokens import target_vocab_size
 from remote.protocol.jobs import JobResult
 from remote.protocol.run import ExtractionConfig
 from remote.protocol.specs import Capture, ExtractionSpec
@@ -118,7 +119,13 @@ def main() -> None:
         plain, capturing = (server["ready"]["url"] for server in servers)
         capture = msgspec.convert(servers[1]["plan"]["spec"]["capture"], Capture)
         model, conversations = Path(servers[1]["plan"]["spec"]["model"]), home.root / CONVERSATIONS
-        samples = read_samples(conversations, ChatTemplate(model), max_samples=count, max_length=MAX_LENGTH)
+        samples = read_samples(
+            conversations,
+            ChatTemplate(model),
+            vocab_size=target_vocab_size(model),
+            max_samples=count,
+            max_length=MAX_LENGTH,
+        )
         prompts = [item.input_ids.tolist() for item in samples.plan]
         asyncio.run(ask(plain, prompts[:CONCURRENCY], "warm"))
         asyncio.run(ask(capturing, prompts[:CONCURRENCY], "warm"))

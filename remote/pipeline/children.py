@@ -23,6 +23,7 @@ from remote.protocol.specs import Spec
 _FIRST_POLL_S = 0.05
 _POLL_S = 0.5
 _STOP_TIMEOUT_S = 180.0
+_DEAD_SERVER_S = 3.0
 _PAGE = 1000
 _RECORDS_BYTES = 64 << 10
 _LONGEST_ID = 64
@@ -72,6 +73,8 @@ class Children:
             done = see(seen)
             match judge_child(seen.job.state):
                 case Failed(reason=reason) if not self._stop_requested.is_set():
+                    self._wait_for_dead_servers()
+                    self._check_servers(f"; {job_id} failed: {reason}")
                     raise self._failure(seen.job, reason)
                 case Succeeded():
                     return seen.job
@@ -139,14 +142,22 @@ class Children:
         kind = Precondition if unmet else WorkFailed
         return failure(job.job_id, reason, kind=kind, hint=None if told is None else told.hint)
 
-    def _check_servers(self) -> None:
+    def _wait_for_dead_servers(self) -> None:
+        """A job notices first that its server is gone, and only the server knows why."""
+        deadline = time.monotonic() + _DEAD_SERVER_S
+        while self._servers and time.monotonic() < deadline:
+            if any(is_over(self._store.get(server).state) for server in self._servers):
+                return
+            time.sleep(_FIRST_POLL_S)
+
+    def _check_servers(self, besides: str = "") -> None:
         for server in self._servers:
             state = self._store.get(server).state
             match judge_child(state):
                 case Failed(reason=reason):
-                    raise failure(server, f"the server ended while it was needed: {reason}")
+                    raise failure(server, f"the server ended while it was needed: {reason}{besides}")
                 case Succeeded():
-                    raise failure(server, "the server ended while it was needed")
+                    raise failure(server, f"the server ended while it was needed{besides}")
                 case Alive():
                     pass
 

@@ -9,6 +9,7 @@ from remote.agents.extraction.filling import DiskPlan, describe_plan
 from remote.agents.extraction.samples import read_samples
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.hidden_states import StoreProperties
+from remote.artifacts.target_tokens import target_vocab_size
 from remote.errors import UsageError
 from remote.paths import resolve_path
 from remote.pipeline import stages
@@ -89,6 +90,7 @@ def _plan(run: RunConfig, spec: ExtractionSpec) -> ExtractionPlanned:
     samples = read_samples(
         Path(spec.conversations),
         template,
+        vocab_size=target_vocab_size(Path(spec.target_model)),
         max_samples=spec.max_samples,
         max_length=spec.max_length,
         part=spec.part,

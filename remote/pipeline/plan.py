@@ -26,6 +26,9 @@ from remote.telemetry.figures import bytes_text
 
 Action = Literal["run", "skip", "resume"]
 
+_KEPT_BY_ENGINE = 7
+"""Tokens of its context that SGLang 0.5.23 takes no prompt in; vLLM keeps one."""
+
 
 class Decision(NamedTuple):
     """What to do about one artifact."""
@@ -106,6 +109,12 @@ def _risks(blueprint: Blueprint, found: Found, needed: int, free: int) -> list[s
     if needed <= free < needed + needed // 10 + blueprint.run.extraction.keep_free_bytes:
         risks.append(
             f"the disk is nearly full afterwards: about {bytes_text(free - needed)} are left of {bytes_text(free)}, and estimates err"
+        )
+    context, longest = blueprint.run.engine.context_length, blueprint.run.data.max_length
+    if context is not None and longest > context - _KEPT_BY_ENGINE and blueprint.run.extraction.source is None:
+        risks.append(
+            f"conversations of more than {context - _KEPT_BY_ENGINE:,} tokens would be quarantined, for the server refuses them: "
+            f"engine.context_length is {context:,}, data.max_length {longest:,}"
         )
     if blueprint.run.vocabulary.minimum_coverage == 0:
         risks.append("vocabulary.minimum_coverage is 0: a mapping that covers little stops nothing")

@@ -98,8 +98,8 @@ class ServerRestarting(Message, frozen=True, kw_only=True):
 class ExtractionAdvanced(Message, frozen=True, kw_only=True):
     """Samples and tokens that were checked and kept, and the rate of the last minute.
 
-    Of their bytes some are safely in the store and some lie in a shard that is not whole yet. `samples_total` counts without the
-    `quarantined`; `eta_s` is None while unknown.
+    Of their bytes some are safely in the store and some lie in a shard that is not whole yet. `quarantined` are all that the store
+    will lack, those that could not be sent too; `samples_total` and `tokens_total` count without them; `eta_s` is None while unknown.
     """
 
     samples_done: int
@@ -118,7 +118,8 @@ class ExtractionPlanned(Message, frozen=True, kw_only=True):
     """What an extraction will write, known before its first byte: exact sizes, the share of tokens that counts for the loss, and
     the beginning of a sample as text, what counts between ⟦ and ⟧.
 
-    `bytes_needed` and `inodes_needed` are what is still to be written, `bytes_free` and `inodes_free` what the disk has.
+    `bytes_needed` and `inodes_needed` are what is still to be written, `bytes_free` and `inodes_free` what the disk has. `unfit`
+    conversations cannot be used, the first 20 of them with the reason in `unfit_samples`; `cut` have a beginning only.
     """
 
     samples: int
@@ -133,6 +134,8 @@ class ExtractionPlanned(Message, frozen=True, kw_only=True):
     unfit: int
     sample_id: str
     sample_text: str
+    unfit_samples: "list[SampleQuarantined]" = []
+    cut: int = 0
 
     @property
     def fits(self) -> bool:

@@ -312,6 +312,43 @@ def test_token_ids_and_other_formats_make_the_same_store(engine: Engine, job: Jo
     assert len(found[0]) == 6
 
 
+def test_a_token_that_the_target_does_not_know_is_never_sent(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    alien = [
+        {"id": str(token), "input_ids": [5, 6, token, 7], "loss_mask": [0, 0, 1, 1]} for token in (511, 512, 1 << 63)
+    ]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in alien) + CONVERSATIONS.read_text())
+    work(msgspec.structs.replace(spec_of(engine, tmp_path), conversations=str(data)), job)
+    left_out = {entry.sample_id: entry.reason for entry in read_quarantine(tmp_path / "store")}
+    assert left_out == {str(token): f"token {token}: the target has 512" for token in (512, 1 << 63)}
+    assert max(map(max, engine.sent)) < 512
+    last = _told(job, ExtractionAdvanced)[-1]
+    assert (last.samples_done, last.tokens_done, last.quarantined) == (last.samples_total, last.tokens_total, 2)
+
+
+def test_a_server_that_is_gone_is_told_with_all_that_it_was_asked_for(
+    engine: Engine, job: JobContext, tmp_path: Path
+) -> None:
+    asked = threading.Barrier(4)
+
+    def die(rid: str, ids: list[int]) -> None:
+        asked.wait()
+        raise ConnectionAbortedError
+
+    engine.leave = die
+    engine.server.handle_error = lambda *_: None  # pyright: ignore[reportAttributeAccessIssue] - nothing to print
+    with pytest.raises(WorkFailed, match="it was asked for ") as caught:
+        work(spec_of(engine, tmp_path, concurrency=4), job)
+    assert caught.value.info.message.count("tiny-") == 4
+
+
+def test_what_is_cut_is_counted(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    work(msgspec.structs.replace(spec_of(engine, tmp_path), max_length=24), job)
+    (planned,) = _told(job, ExtractionPlanned)
+    assert planned.cut == sum(len(item.input_ids) == 24 for item in StoreReader(tmp_path / "store")) > 0
+    assert planned.unfit == len(planned.unfit_samples) == len(read_quarantine(tmp_path / "store"))
+
+
 def test_a_conversation_without_an_answer_is_put_on_record(engine: Engine, job: JobContext, tmp_path: Path) -> None:
     mute = {"id": "mute", "conversations": [{"role": "user", "content": "Hello?"}]}
     data = tmp_path / "data.jsonl"

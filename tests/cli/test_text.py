@@ -14,7 +14,7 @@ from console.cli.server_text import server_lines
 from console.cli.text import extraction_plan_lines, job_lines, job_table, progress_line, state_words, summary_lines
 from console.cli.vocabulary_text import mapping_lines
 from remote.protocol.jobs import Job, JobState, Lost, Running
-from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord
+from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord, SampleQuarantined
 from remote.protocol.reports import Finding, MappingReport
 
 
@@ -110,6 +110,31 @@ def test_a_plan_that_does_not_fit_says_what_to_do(bytes_free, inodes_free, fits)
         sample_text="hello",
     )
     assert any("it does not fit: free space there" in line for line in extraction_plan_lines(plan)) is not fits
+
+
+def test_a_plan_names_what_cannot_be_used_and_says_how_many_are_cut() -> None:
+    plan = ExtractionPlanned(
+        samples=3,
+        tokens=30,
+        loss_tokens=10,
+        shards=1,
+        bytes_total=200,
+        bytes_needed=100,
+        inodes_needed=7,
+        bytes_free=100,
+        inodes_free=7,
+        unfit=2,
+        unfit_samples=[SampleQuarantined(sample_id="mute\x1b", reason="no answer")],
+        cut=1,
+        sample_id="s",
+        sample_text="hello",
+    )
+    assert extraction_plan_lines(plan)[:4] == [
+        "samples  3, 1 of them cut",
+        "unfit    2, to be quarantined",
+        "  mute: no answer",
+        "  …",
+    ]
 
 
 def test_figures_of_a_job_are_shown_in_their_units() -> None:

@@ -212,6 +212,16 @@ def test_a_disk_that_is_too_small_is_a_problem(plan: Plan):
     assert "the run will write about" in problem
 
 
+def test_conversations_that_the_server_would_refuse_are_a_risk(plan: Plan):
+    def told(context: str, length: str) -> list[str]:
+        risks = plan(engine__context_length=context, data__max_length=length).risks
+        return [risk for risk in risks if "more than" in risk]
+
+    (risk,) = told("256", "250")
+    assert "conversations of more than 249 tokens would be quarantined" in risk
+    assert told("256", "249") == []
+
+
 def test_conversations_that_are_none_are_named_by_their_line(plan: Plan, root: Path):
     train = root / "conversations/train.jsonl"
     train.write_text(train.read_text() + '{"id": "c", "turns": []}\n')

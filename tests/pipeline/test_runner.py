@@ -295,6 +295,15 @@ def test_a_server_that_dies_is_the_cause_and_not_its_client(bench: Bench):
     assert kinds(job)["extraction"] == "failed"
 
 
+def test_a_server_is_the_cause_also_where_its_client_noticed_first(bench: Bench):
+    bench.misbehave(server="die", extraction="fail")
+    with pytest.raises(
+        WorkFailed,
+        match="run-1-server failed: the server ended while it was needed: the scheduler crashed; run-1-extraction failed",
+    ):
+        bench.conduct(bench.open())
+
+
 def test_a_server_that_ends_before_it_is_ready_is_a_failure(bench: Bench):
     bench.misbehave(server="never ready")
     with pytest.raises(WorkFailed, match="run-1-server failed: the server ended before it was ready"):

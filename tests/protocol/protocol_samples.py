@@ -287,6 +287,8 @@ EVENTS = [
         unfit=2,
         sample_id="s1",
         sample_text="Why?⟦Because.⟧",
+        unfit_samples=[progress.SampleQuarantined(sample_id="s3", reason="no answer within 2048 tokens")],
+        cut=3,
     ),
     progress.StoreChecked(what="samples", done=3, total=16),
     progress.SampleQuarantined(sample_id="s2", reason="no answer within 2048 tokens"),

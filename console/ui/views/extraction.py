@@ -71,7 +71,9 @@ def _progress(state: HostState, job: Job, done: ExtractionAdvanced) -> list[tupl
 
 def _plan(plan: ExtractionPlanned) -> list[tuple[str, str]]:
     files_free = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
-    unfit = f"; {plan.unfit:,} cannot be used" if plan.unfit else ""
+    unfit = (f", {plan.cut:,} of them cut" if plan.cut else "") + (
+        f"; {plan.unfit:,} cannot be used" if plan.unfit else ""
+    )
     counting = format_percent(plan.loss_tokens / max(1, plan.tokens))
     text = one_line(plan.sample_text)
     return [

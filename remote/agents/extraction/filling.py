@@ -22,6 +22,8 @@ _SMALL_BYTES = 64 << 10
 """More than a journal line or the small records take."""
 _BYTES_OF_RECORDS_PER_SAMPLE = 64
 """A sample's id in the journal, roughly."""
+_NAMED = 20
+"""Conversations that a plan names, of those that cannot be used."""
 _SMALL_FILES = 6
 """The directory, the journal, the quarantine, the manifest, what it was begun with, and one that takes another's place."""
 
@@ -75,6 +77,8 @@ def describe_plan(samples: Samples, disk: DiskPlan, decode: Callable[[list[int]]
         bytes_free=disk.free.bytes,
         inodes_free=disk.free.inodes,
         unfit=len(samples.unfit),
+        unfit_samples=[SampleQuarantined(sample_id=one.sample_id, reason=one.reason) for one in samples.unfit[:_NAMED]],
+        cut=samples.cut,
         sample_id=shown.sample_id,
         sample_text=show_sample(shown, decode),
     )
@@ -102,7 +106,7 @@ class Filling:
         self.writer = job.write_with_room(
             store, _SMALL_BYTES, lambda: StoreWriter(store, properties, plan, config.shard_bytes)
         )
-        self._planned = {item.sample_id for item in plan}
+        self._planned = {item.sample_id: len(item.input_ids) for item in plan}
         if self.writer.shard_is_whole:
             self._seal()
 
@@ -110,6 +114,11 @@ class Filling:
     def quarantined(self) -> int:
         """How many samples of the plan are left out."""
         return sum(entry.sample_id in self._planned for entry in self.writer.quarantined)
+
+    @property
+    def tokens_left_out(self) -> int:
+        """The tokens of those."""
+        return sum(self._planned.get(entry.sample_id, 0) for entry in self.writer.quarantined)
 
     def keep(self, sample: Sample) -> None:
         """Write the next sample. Raises Stopped when a stop is asked for while there is no room."""

@@ -18,6 +18,7 @@ _SPOOL_TIMEOUT_S = 60.0
 _SPOOL_POLL_S = 0.005
 _LOOK_S = 0.5
 _FIRST_RETRY_S = 0.2
+_NAMED = 16
 
 
 class Captured(NamedTuple):
@@ -56,6 +57,8 @@ class Requester:
         self._layers = layers
         self._attempts = attempts
         self._wait_for_room = wait_for_room
+        self._under_way: list[str] = []
+        self._unanswered = ""
 
     async def capture(self, position: int, item: Planned) -> Captured | Quarantined:
         """The states of a sample, or why there are none to be had. Raises WorkFailed when the server itself is at fault."""
@@ -75,13 +78,19 @@ class Requester:
 
     async def _attempt(self, request_id: str, item: Planned) -> Captured:
         body = self._dialect.body(request_id, item.input_ids.tolist())
+        self._under_way.append(item.sample_id)
         try:
             response = await self._client.post(self._dialect.path, json=body)
         except httpx.HTTPError as error:
             raise_plugin_error(self._spool)
+            # Whichever is told of first: any of those under way then may be what ended it.
+            self._unanswered = self._unanswered or ", ".join(self._under_way[:_NAMED])
             raise WorkFailed(
-                f"the server did not answer sample {item.sample_id}: {error!r}", hint="see the server's log"
+                f"the server did not answer ({type(error).__name__}); it was asked for {self._unanswered}",
+                hint="see the server's log; what ends it again and again is one of these samples",
             ) from error
+        finally:
+            self._under_way.remove(item.sample_id)
         if response.status_code != httpx.codes.OK:
             raise _Unfit(
                 f"the server refused it: {response.status_code} {response.text[:300]}",

@@ -20,10 +20,11 @@ _SHOWN_TOKENS = 400
 
 
 class Samples(NamedTuple):
-    """The plan in its order, and what of the file is unfit before anything is sent."""
+    """The plan in its order, what of the file is unfit before anything is sent, and how many of the plan were cut."""
 
     plan: list[Planned]
     unfit: list[Quarantined]
+    cut: int
 
     @property
     def tokens(self) -> int:
@@ -40,11 +41,13 @@ def read_samples(
     conversations: Path,
     template: ChatTemplate,
     *,
+    vocab_size: int,
     max_samples: int | None,
     max_length: int,
     part: Part | None = None,
 ) -> Samples:
-    """The samples of a file of conversations, or of a part of it, each cut at `max_length`; what has no answer left is unfit.
+    """The samples of a file of conversations, or of a part of it, each cut at `max_length`; what has no answer left, or
+    a token that the target does not have, is unfit.
 
     Raises Precondition for a file that cannot be used at all: none is fit, or two have the same id.
     """
@@ -53,9 +56,12 @@ def read_samples(
         raise Precondition(f"{conversations} has the same id twice", hint="give every line an id of its own")
     plan: list[Planned] = []
     unfit: list[Quarantined] = []
+    cut = 0
     for conversation in read if part is None else read[part.number - 1 :: part.of]:
         try:
-            plan.append(_plan(conversation, template, max_length))
+            item, is_cut = _plan(conversation, template, vocab_size, max_length)
+            plan.append(item)
+            cut += is_cut
         except (Precondition, ValueError) as error:
             reason = error.info.message if isinstance(error, Precondition) else str(error)
             unfit.append(Quarantined(sample_id=conversation.id, reason=reason))
@@ -64,10 +70,11 @@ def read_samples(
             f"{conversations} has no conversation that can be used; the first: {unfit[0].reason}",
             hint="look at its roles and lengths",
         )
-    return Samples(in_order(plan), unfit)
+    return Samples(in_order(plan), unfit, cut)
 
 
-def _plan(conversation: Conversation, template: ChatTemplate, max_length: int) -> Planned:
+def _plan(conversation: Conversation, template: ChatTemplate, vocab_size: int, max_length: int) -> tuple[Planned, bool]:
+    """A conversation as it is sent, and whether its end is missing."""
     if conversation.input_ids is None:
         ids, mask = template.tokenize(conversation.conversations, truncated=conversation.truncated)
     else:
@@ -76,7 +83,11 @@ def _plan(conversation: Conversation, template: ChatTemplate, max_length: int) -
         raise ValueError(
             f"no answer within {max_length} tokens" if any(mask) else "no answer: nothing counts for the loss"
         )
-    return Planned(conversation.id, np.array(ids[:max_length], np.int64), np.array(mask[:max_length], np.bool_))
+    # An engine on a CPU dies of such a token; on GPUs its rows are zeros or those of another token, without a word.
+    if (largest := max(ids[:max_length])) >= vocab_size:
+        raise ValueError(f"token {largest}: the target has {vocab_size:,}")
+    item = Planned(conversation.id, np.array(ids[:max_length], np.int64), np.array(mask[:max_length], np.bool_))
+    return item, len(ids) > max_length
 
 
 def in_order(plan: Sequence[Planned]) -> list[Planned]:

@@ -20,6 +20,7 @@ from remote.artifacts.hidden_states import Quarantined, StoreProperties
 from remote.artifacts.manifest import hash_file
 from remote.artifacts.store_journal import read_begun
 from remote.artifacts.store_plan import Planned
+from remote.artifacts.target_tokens import target_vocab_size
 from remote.errors import WorkFailed
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import ExtractionAdvanced, Note
@@ -58,6 +59,7 @@ class Extraction:
         samples = read_samples(
             Path(spec.conversations),
             self.template,
+            vocab_size=target_vocab_size(Path(spec.target_model)),
             max_samples=spec.max_samples,
             max_length=spec.max_length,
             part=spec.part,
@@ -199,7 +201,7 @@ class Extraction:
         filling = self._filling()
         self.told_at = time.monotonic()
         kept = filling.writer.written
-        tokens, total = sum(len(item.input_ids) for item in kept), self.samples.tokens
+        tokens, total = sum(len(item.input_ids) for item in kept), self.samples.tokens - filling.tokens_left_out
         rate = self._rate()
         self.job.tell(
             ExtractionAdvanced(
@@ -211,7 +213,7 @@ class Extraction:
                 tokens_per_s=rate,
                 tokens_total=total,
                 bytes_total=self.bytes_total,
-                quarantined=filling.quarantined,
+                quarantined=len(filling.writer.quarantined),
                 eta_s=(total - tokens) / rate if rate > 0 else None,
             )
         )
