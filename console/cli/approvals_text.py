@@ -26,5 +26,5 @@ def approval_lines(approval: Approval) -> list[str]:
     rows = details(approval)
     width = max(len(label) for label, _ in rows)
     return [one_line(f"{approval.approval_id}  {state_words(approval)}")] + [
-        one_line(f"  {label:<{width}}  {words}") for label, words in rows
+        f"  {label:<{width}}  {one_line(words)}" for label, words in rows
     ]

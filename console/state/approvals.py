@@ -1,8 +1,12 @@
 """What a request of the inbox is in words (pure)."""
 
+import msgspec
+
 from console.state.moments import format_moment
 from console.state.units import format_bytes
-from remote.protocol.approvals import Approval
+from remote.protocol.approvals import Approvable, Approval
+from remote.protocol.orders import StartJob
+from remote.protocol.specs import RunSpec
 
 MARKS = {"waiting": "?", "approved": "✓", "refused": "✗", "expired": "✗", "overtaken": "✗"}
 
@@ -16,6 +20,7 @@ def details(approval: Approval) -> list[tuple[str, str]]:
         ("about", approval.summary),
         ("asked by", f"{by}, {format_moment(approval.asked_at)}"),
         ("because", approval.why),
+        ("exactly", _exactly(approval.request)),
         *facts,
         ("expires", format_moment(approval.expires_at)),
         ("fingerprint", approval.fingerprint),
@@ -42,6 +47,13 @@ def state_words(approval: Approval) -> str:
             return f"refused{by}"
         case "expired":
             return "expired: nobody decided in time"
+
+
+def _exactly(request: Approvable) -> str:
+    """The settings of what would be started, as the host has them; of a run its plan says them."""
+    if not isinstance(request, StartJob) or isinstance(request.spec, RunSpec):
+        return ""
+    return msgspec.json.encode(request.spec).decode()
 
 
 def _fact(label: str, words: str) -> str:

@@ -102,7 +102,7 @@ VOCABULARY_ACTIONS = (
 
 APPROVAL_ACTIONS = (
     Action("next_request", "n", "Next", "Choose the next request"),
-    Action("approve", "y", "Approve", "Make the change that was asked for; shows it first"),
+    Action("approve", "p", "Approve", "Make the change that was asked for; shows it first"),
     Action("refuse", "x", "Refuse", "Tell whoever asked that it will not be done; asks first"),
 )
 """What the inbox has besides."""

@@ -179,7 +179,7 @@ async def test_what_waits_for_a_person_is_counted_shown_in_full_and_answered(emb
         await screen.until_shown("▸ ? waiting", "mcp:planner", "wrong data", "fingerprint", APPROVAL.fingerprint)
         await screen.pilot.press("n")
         await screen.until_shown("approval-2  waits for a person")
-        await screen.pilot.press("y")
+        await screen.pilot.press("p")
         await screen.until_shown("Approve approval-2?", "roost approvals approve approval-2", "No (n)")
         await screen.pilot.press("enter")
         await screen.until(lambda: not isinstance(screen.app.screen, Confirm))

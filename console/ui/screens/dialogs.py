@@ -182,7 +182,7 @@ def intent_body(host: str, rows: list[tuple[str, str]], command: str) -> Rendera
     """What will happen, where, and the command that does the same."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for label, words in (("host", host), *rows):
         grid.add_row(Text(label), Text(sanitize(words)))
     return Group(grid, Text(f"\n$ {one_line(command)}"))

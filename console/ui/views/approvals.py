@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from console.state.approvals import MARKS, details, state_words
 from console.state.moments import format_moment
 from console.state.sanitize import one_line
-from console.ui.views.rows import labelled_rows
 from console.ui.widgets.palette import Palette
 from remote.protocol.approvals import Approval
 
@@ -27,8 +27,18 @@ def approvals_view(found: Sequence[Approval], chosen: Approval | None, palette: 
         rows.append(Text(f"  {at + 1} of {len(found)}", style=palette.quiet))
     heading = Text(f"\n{chosen.approval_id}", style=f"bold {palette.primary}")
     heading.append(f"  {one_line(state_words(chosen))}", style=_color(chosen, palette))
-    shown = details(chosen)
-    return Group(*rows, heading, labelled_rows(shown, palette, max(len(label) for label, _ in shown)))
+    return Group(*rows, heading, _in_full(chosen, palette))
+
+
+def _in_full(chosen: Approval, palette: Palette) -> Table:
+    """Nothing of it is cut: a person says yes to all of it."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(no_wrap=True, style=palette.quiet)
+    table.add_column(overflow="fold", style=palette.foreground)
+    for label, words in details(chosen):
+        table.add_row("", Text(one_line(label)), Text(one_line(words)))
+    return table
 
 
 def _row(each: Approval, palette: Palette, *, is_chosen: bool) -> Text:
