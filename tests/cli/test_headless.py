@@ -366,7 +366,14 @@ def test_the_screen_and_the_verbs_go_through_the_same_operations():
     assert operations_in(CLI.parent / "ui" / "session.py") <= operations_in(CLI) | within
 
 
-OF_A_TERMINAL = {"ask_passphrases_with", "run_document", "Session", "REQUEST_TIMEOUT_S", "host_name_of"}
+OF_A_TERMINAL = {
+    "ask_passphrases_with",
+    "keep_hosts_warm",
+    "run_document",
+    "Session",
+    "REQUEST_TIMEOUT_S",
+    "host_name_of",
+}
 OF_PERSONS = {
     *("decide_approval", "trust_host", "set_secret", "remove_secret"),  # a yes, a key's owner, a token's value
     *(
