@@ -115,7 +115,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
 
     An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes with a device each: what is learned does
     not depend on how many share them. A drafter is measured on held-out text with every checkpoint; of those the newest
-    `checkpoints_kept` stay, and the best. It begins as the drafter in the directory `init_from`, if that is named.
+    `checkpoints_kept` stay, and the best. With `sharded` the ranks share weights and moments, too. It begins as the drafter in the directory `init_from`, if that is named.
     """
 
     drafter: DrafterConfig = DrafterConfig()
@@ -123,6 +123,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     batch_tokens: Positive = 2048
     batches_per_step: Positive = 1
     ranks: Positive = 1
+    sharded: bool = False
     sequence_length: Positive = 2048
     ttt_length: Positive = 7
     ttt_decay: float = 0.8
@@ -139,7 +140,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     init_from: str | None = None
 
 
-TRAINING_COMFORT = ("device", "ranks", "threads", "log_every", "checkpoints_kept")
+TRAINING_COMFORT = ("device", "ranks", "sharded", "threads", "log_every", "checkpoints_kept")
 """Keys of `training` that may change when one is gone on with: what is exported does not depend on them."""
 
 

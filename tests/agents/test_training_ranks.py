@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from remote.agents.training.ranks import Ranks
-from remote.protocol.progress import CheckpointSaved, StepLogged
+from remote.protocol.progress import CheckpointSaved, DrafterMeasured, StepLogged
 
 from .test_training_worker import Inputs, Run, wait_for_checkpoint
 
@@ -63,6 +63,49 @@ def test_a_stopped_training_goes_on_with_another_number_of_ranks(inputs: Inputs,
     stopped_at = max(event.step for event in first.events() if isinstance(event, CheckpointSaved))
     assert 0 < stopped_at < 40
     second = Run(tmp_path / "second", inputs.spec(output="broken", ranks=1, **shared))
+    assert second.wait() == 0, second.text()
+    assert f"resumed from step {stopped_at}" in second.text()
+    assert_equal_drafters(tmp_path, "whole", "broken")
+
+
+def test_ranks_that_share_weights_and_moments_learn_what_one_does(inputs: Inputs, tmp_path: Path) -> None:
+    # At the rate of the others rounding grows within twenty steps to what can be seen.
+    shared = {"steps": 20, "batch_tokens": 96, "batches_per_step": 3, "checkpoint_every": 5, "learning_rate": 1e-3}
+    alone = Run(tmp_path / "alone", inputs.spec(output="one", **shared))
+    assert alone.wait() == 0, alone.text()
+    # One batch of a step for the second rank, two for the first: they meet once a step all the same.
+    together = Run(tmp_path / "together", inputs.spec(output="two", ranks=2, sharded=True, **shared))
+    assert together.wait() == 0, together.text()
+    assert_equal_drafters(tmp_path, "one", "two")
+    for mine, theirs in zip(steps(alone), steps(together), strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, rel=1e-4)
+        assert mine.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-3)
+    measured = [
+        [event.acceptance_length for event in run.events() if isinstance(event, DrafterMeasured)]
+        for run in (alone, together)
+    ]
+    assert measured[1] == pytest.approx(measured[0], rel=0.02)
+    states = [torch.load(tmp_path / name / "checkpoints/step-00000020/state.pt") for name in ("one", "two")]
+    assert states[0]["optimizer"]["state"].keys() == states[1]["optimizer"]["state"].keys()
+    for mine, theirs in zip(*(state["optimizer"]["state"].values() for state in states), strict=True):
+        for name in ("exp_avg", "exp_avg_sq"):
+            torch.testing.assert_close(theirs[name], mine[name], rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "sharded"), [(1, False), (3, True)])
+def test_a_sharded_training_goes_on_with_other_ranks(inputs: Inputs, tmp_path: Path, ranks: int, sharded: bool) -> None:
+    shared = {"steps": 40, "batch_tokens": 96, "batches_per_step": 3, "checkpoint_every": 1, "learning_rate": 1e-3}
+    whole = Run(tmp_path / "whole", inputs.spec(output="whole", **shared))
+    assert whole.wait() == 0, whole.text()
+    first = Run(tmp_path / "first", inputs.spec(output="broken", ranks=2, sharded=True, **shared))
+    others = companions(first)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 143, first.text()
+    assert not psutil.wait_procs(others, timeout=30)[1]
+    stopped_at = max(event.step for event in first.events() if isinstance(event, CheckpointSaved))
+    assert 0 < stopped_at < 40
+    second = Run(tmp_path / "second", inputs.spec(output="broken", ranks=ranks, sharded=sharded, **shared))
     assert second.wait() == 0, second.text()
     assert f"resumed from step {stopped_at}" in second.text()
     assert_equal_drafters(tmp_path, "whole", "broken")

@@ -11,6 +11,7 @@ import torch
 
 from remote.agents.training.measure import Acceptance
 from remote.agents.training.model import Drafter
+from remote.agents.training.sharding import load
 from remote.agents.training.trainer import Trainer
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
@@ -26,8 +27,7 @@ def _state(trainer: Trainer) -> dict[str, Any]:
     return {
         "step": trainer.step,
         "tokens": trainer.tokens,
-        "drafter": trainer.drafter.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
+        **trainer.whole_state(),
         "random": torch.get_rng_state(),
     }
 
@@ -167,9 +167,10 @@ def restore_weights(drafter: Drafter, checkpoint: Path) -> None:
 
 def restore(trainer: Trainer, checkpoint: Path) -> None:
     """Put the trainer where it was when `checkpoint` was written."""
-    state = torch.load(checkpoint / _STATE, map_location=trainer.device, weights_only=True)
-    trainer.drafter.load_state_dict(state["drafter"])
-    trainer.optimizer.load_state_dict(state["optimizer"])
+    # Where a rank keeps a share, it reads no more of the file than a tensor at a time.
+    where = "cpu" if trainer.sharded else trainer.device
+    state = torch.load(checkpoint / _STATE, map_location=where, weights_only=True, mmap=trainer.sharded)
+    load(trainer.drafter, trainer.optimizer, state["drafter"], state["optimizer"])
     torch.set_rng_state(state["random"].cpu())
     trainer.step = state["step"]
     trainer.tokens = state["tokens"]

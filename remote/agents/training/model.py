@@ -3,12 +3,17 @@
 Parameter names are those of the exported checkpoint (SGLang's `LlamaForCausalLMEagle3`, `Eagle3DeepseekV2ForCausalLM`).
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from remote.agents.training.attention import GroupedAttention, LatentAttention, RMSNorm, StepCache
 from remote.agents.training.shape import DrafterShape
+
+_T = TypeVar("_T")
 
 
 class FeedForward(nn.Module):
@@ -59,6 +64,10 @@ class Drafter(nn.Module):
     @staticmethod
     def _aux_norms(shape: DrafterShape) -> nn.ModuleList:
         return nn.ModuleList(RMSNorm(shape.hidden_size, shape.rms_norm_eps) for _ in range(shape.aux_layers))
+
+    def forward(self, work: "Callable[[Drafter], _T]") -> _T:
+        """What `work` makes of the drafter, which is whole meanwhile where it is split over ranks."""
+        return work(self)
 
     def fuse(self, aux: Tensor) -> Tensor:
         """Auxiliary states [B, T, L * H], ascending layers side by side -> [B, T, H]."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
 from remote.agents.training.objective import Batch
+from remote.agents.training.sharding import local
 
 
 def samples_not_finite(batches: list[tuple[list[Window], Batch]]) -> list[int]:
@@ -30,14 +31,14 @@ def _bad_gradients(drafter: Drafter) -> list[str]:
     return [
         name
         for name, parameter in drafter.named_parameters()
-        if parameter.grad is not None and not parameter.grad.isfinite().all()
+        if parameter.grad is not None and not local(parameter.grad).isfinite().all()
     ]
 
 
 def first_not_finite(drafter: Drafter) -> str:
     """What of the drafter is not finite, in words: a weight before a gradient, a gradient before the loss alone."""
     for name, parameter in drafter.named_parameters():
-        if not parameter.isfinite().all():
+        if not local(parameter).isfinite().all():
             return f"the weight {name}"
     gradients = _bad_gradients(drafter)
     return f"the gradient of {gradients[0]}" if gradients else "the loss itself"

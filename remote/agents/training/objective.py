@@ -5,7 +5,7 @@ at draft step k everything but the hidden state moves k further. Shapes: B rows,
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -142,8 +142,7 @@ class StepOutcome:
     masked: int
 
 
-@dataclass(frozen=True)
-class Unrolled:
+class Unrolled(NamedTuple):
     """The steps' outcomes, and their losses added up with the k-th weighted by `decay ** k`: `total` alone has a gradient."""
 
     total: Tensor

@@ -18,6 +18,7 @@ from remote.agents.training.numerics import rms_norm
 from remote.agents.training.objective import Teacher
 from remote.agents.training.ranks import Ranks
 from remote.agents.training.shape import DrafterShape
+from remote.agents.training.sharding import shard
 from remote.agents.training.target import TargetConfig, TargetWeights, read_target_config, read_target_weights
 from remote.agents.training.trainer import Trainer, initialise
 from remote.artifacts.hidden_states import StoreReader
@@ -39,7 +40,7 @@ class Exportable:
 
 @dataclass(frozen=True)
 class Training:
-    """A trainer at step 0, its data, and its drafter as it is exported; `choosing` windows decide which checkpoint is
+    """A trainer at step 0, its data, and its drafter as it is exported (one of its own where the trainer's is sharded); `choosing` windows decide which checkpoint is
     exported, `reporting` ones say how good it is; neither are trained on.
     """
 
@@ -178,16 +179,21 @@ def prepare(spec: TrainingSpec, device: torch.device, ranks: Ranks) -> Training:
     )
     if learned is not None:
         drafter.load_state_dict(learned)
+    drafter = drafter.to(device)
+    exported = drafter
+    if config.sharded and ranks.count > 1:
+        if ranks.is_first:
+            exported = Drafter(shape).to(device)
+            exported.embedding = drafter.embedding
+        shard(drafter, ranks.count)
     teacher = Teacher(head.to(device), mapping.t2d.to(device))
     pre_norm = properties.final_norm != "post_norm"
     norm = partial(rms_norm, weight=weights.final_norm.to(device), eps=target.rms_norm_eps) if pre_norm else None
     return Training(
-        trainer=Trainer(
-            drafter.to(device), teacher, draft_ids.to(device), config, ranks, failures=Path(spec.checkpoints)
-        ),
+        trainer=Trainer(drafter, teacher, draft_ids.to(device), config, ranks, failures=Path(spec.checkpoints)),
         reader=BatchReader(store, device, final_norm=norm),
         windows=windows,
         choosing=store_windows(store, kept.choosing, config.sequence_length),
         reporting=store_windows(store, kept.reporting, config.sequence_length),
-        exportable=Exportable(drafter, mapping, target, layer_ids),
+        exportable=Exportable(exported, mapping, target, layer_ids),
     )

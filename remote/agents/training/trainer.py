@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
 from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
@@ -16,6 +18,7 @@ from remote.agents.training.not_finite import first_not_finite, samples_not_fini
 from remote.agents.training.objective import Batch, LossOptions, Targets, Teacher, denominators, unroll
 from remote.agents.training.ranks import Ranks
 from remote.agents.training.schedule import learning_rate
+from remote.agents.training.sharding import expect_backward, joined, whole
 from remote.errors import WorkFailed
 from remote.protocol.progress import StepLogged
 from remote.protocol.run import TrainingConfig
@@ -131,6 +134,7 @@ class Trainer:
         self.failures = failures
         self.options = LossOptions()
         self.device = draft_ids.device
+        self.sharded = isinstance(drafter, FSDPModule)
         self.autocast = multiplies_bfloat16(self.device)
         self.step = 0
         self.tokens = 0
@@ -175,12 +179,15 @@ class Trainer:
         *counted, positions, tokens = self.ranks.add(torch.tensor([*counted, positions, tokens])).tolist()
         parts = denominators(counted, positions, self.options)
         told = torch.zeros(1 + 3 * config.ttt_length, dtype=torch.float64)
-        for batch, targets in learned:
+        for number, (batch, targets) in enumerate(learned, 1):
+            expect_backward(self.drafter, last=number == len(learned))
             told += self._learn(batch, targets, parts)
-        self.ranks.add_gradients(self.drafter.parameters())
+        if not self.sharded:
+            self.ranks.add_gradients(self.drafter.parameters())
         loss, *outcomes = self.ranks.add(told).tolist()
         parameters = [parameter for parameter in self.drafter.parameters() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = joined(torch.nn.utils.get_total_norm(gradients))
         if not (math.isfinite(loss) and bool(norm.isfinite())):
             raise self._not_finite(batches, loss, float(norm))
         torch.nn.utils.clip_grads_with_norm_(parameters, config.gradient_clip, norm)
@@ -197,7 +204,9 @@ class Trainer:
     def _not_finite(self, batches: list[tuple[list[Window], Batch]], loss: float, norm: float) -> LossNotFinite:
         """What to say of the step, the same on every rank; each has saved its batches."""
         path = self.failures / f"not-finite-step-{self.step + 1:08d}-rank-{self.ranks.number}.safetensors"
-        saved = save_batches(path, batches, self.drafter, step=self.step + 1, with_weights=self.ranks.is_first)
+        saved = save_batches(
+            path, batches, self.drafter, step=self.step + 1, with_weights=self.ranks.is_first and not self.sharded
+        )
         bad = self.ranks.together(samples_not_finite(batches))
         samples = self.ranks.together([window.sample for windows, _ in batches for window in windows])
         cause = (
@@ -220,15 +229,17 @@ class Trainer:
     def _learn(self, batch: Batch, targets: Targets, parts: list[int]) -> Tensor:
         """Add a batch's gradients up; its loss, then the right and the masked positions of each draft step, float64."""
         with self.precision():
-            unrolled = unroll(
-                self.drafter,
-                batch,
-                targets,
-                self.teacher.probabilities(batch, targets),
-                self.draft_ids,
-                denominators=parts,
-                decay=self.config.ttt_decay,
-                options=self.options,
+            unrolled = self.drafter(
+                lambda drafter: unroll(
+                    drafter,
+                    batch,
+                    targets,
+                    self.teacher.probabilities(batch, targets),
+                    self.draft_ids,
+                    denominators=parts,
+                    decay=self.config.ttt_decay,
+                    options=self.options,
+                )
             )
         unrolled.total.backward()
         losses = [float(outcome.loss) for outcome in unrolled.steps]
@@ -263,8 +274,23 @@ class Trainer:
             if self.step % self.config.log_every == 0 or self.step == self.config.steps:
                 tell(self._log(tally, waited_s() - waited))
                 tally, waited = Tally(time.monotonic()), waited_s()
-            if not self.ranks.as_the_first(after_step()):
+            if not self._goes_on(after_step):
                 return
+
+    def whole_state(self) -> dict[str, Any]:
+        """Weights and moments; where they are sharded the other ranks take part in it from within `run`."""
+        if self.sharded and self.ranks.is_first:
+            self.ranks.as_the_first(None)
+        states = {"drafter": self.drafter.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return whole(states, kept=self.ranks.is_first)
+
+    def _goes_on(self, after_step: Callable[[], bool]) -> bool:
+        """What the first rank's `after_step` says."""
+        if self.ranks.is_first:
+            return self.ranks.as_the_first(after_step())
+        while (answer := self.ranks.as_the_first(None)) is None:
+            self.whole_state()
+        return answer
 
     def _log_failure(self) -> StepLogged:
         return StepLogged(

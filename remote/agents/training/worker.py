@@ -10,6 +10,7 @@ from remote.agents.training.checkpoint import (
     acceptance_of,
     best_checkpoint,
     checkpoint_bytes,
+    checkpoint_of_step,
     checkpoint_step,
     discard_unfinished,
     leading_checkpoint,
@@ -57,6 +58,10 @@ class _Checkpoints:
         """The checkpoint that did best on held-out text, None where there is no such text."""
         return best_checkpoint(self.directory, self.spec.fingerprint)
 
+    def last(self) -> Path:
+        """That of the last step, which is there once the training is done."""
+        return checkpoint_of_step(self.directory, self.spec.fingerprint, self.trainer.step)
+
     def save(self) -> Path:
         """Write a checkpoint and tell it."""
         step = self.trainer.step
@@ -77,6 +82,8 @@ class _Checkpoints:
         if acceptance_of(checkpoint) is not None:
             return
         self.job.tell(TrainingPhase(phase="measurement"))
+        if self.trainer.sharded:
+            restore_weights(self.training.exportable.drafter, checkpoint)
         acceptance = _measure(self.training, self.training.choosing)
         if acceptance is None:
             return
@@ -138,17 +145,21 @@ def _read(training: Training, windows: list[Window]) -> Iterator[Batch]:
 
 def _measure(training: Training, windows: list[Window]) -> Acceptance | None:
     trainer = training.trainer
-    return measure_acceptance(trainer.drafter, _read(training, windows), trainer.draft_ids, steps=MEASURED_DRAFTS)
+    return measure_acceptance(
+        training.exportable.drafter, _read(training, windows), trainer.draft_ids, steps=MEASURED_DRAFTS
+    )
 
 
 def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContext) -> tuple[int, float | None]:
     """Give the drafter the weights of the best checkpoint; its step and the acceptance length that it was chosen by."""
     best = checkpoints.best()
+    if training.trainer.sharded:
+        restore_weights(training.exportable.drafter, best or checkpoints.last())
     if best is None:
         return training.trainer.step, None
     step, acceptance = checkpoint_step(best), acceptance_of(best)
     if step != training.trainer.step:
-        restore_weights(training.trainer.drafter, best)
+        restore_weights(training.exportable.drafter, best)
         job.tell(Note(level="info", text=f"the drafter of step {step} did best on held-out text and is exported"))
     return step, None if acceptance is None else acceptance.length
 
