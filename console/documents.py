@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from console.operations import EnvironmentPlan
 from console.operations_allocation import AllocationPlan
+from console.operations_hosts import EnvironmentPlan
 from console.recording.reader import Contents
 from console.state.allocation import Allocation
 from console.state.host_check import HostCheck

@@ -17,15 +17,10 @@ from console.config.hosts import HostConfig, hosts_file, load_hosts
 from console.config.policy import Policy
 from console.embedded import demo, lifecycle
 from console.embedded.locations import EmbeddedHome
-from console.embedded.prepare import prepare
 from console.errors import ApprovalAwaited, ConsoleError, HostError, UsageError
-from console.link import check, warm
-from console.link import prepare as prepare_environment
-from console.link import session as ssh
+from console.link import warm
 from console.link.client import HostLink
-from console.link.prepare import EnvironmentPlan
 from console.link.private_keys import Ask, ask_passphrase
-from console.state.host_check import HostCheck
 from console.state.link import Closed, LinkState
 from remote.protocol.approvals import APPROVABLE, ApprovalReply, AskApproval
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -53,18 +48,7 @@ from remote.protocol.requests import (
     StopJob,
     Watch,
 )
-from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
-from remote.protocol.specs import PurgeSpec, RunSpec, Spec
-from remote.protocol.storage import (
-    MoveToTrash,
-    PlanReclaim,
-    ReadStorage,
-    ReclaimPlan,
-    RestoreFromTrash,
-    StorageReport,
-    TrashEntry,
-    TrashList,
-)
+from remote.protocol.specs import RunSpec, Spec
 
 EMBEDDED = "embedded"
 """The name of the host that every installation has."""
@@ -72,7 +56,7 @@ EMBEDDED = "embedded"
 PLAN_TIMEOUT_S = 120.0
 """Planning hashes the inputs of a run, which takes longer than other requests."""
 
-STORAGE_TIMEOUT_S = 600.0
+LOOK_TIMEOUT_S = 600.0
 """A look at every file of a large store on a slow disk takes minutes."""
 
 Session = HostLink
@@ -146,7 +130,7 @@ async def ask(session: Session, request: Request, reply: type[_R], *, timeout_s:
 
 
 async def _put_before_a_person(session: Session, request: AskApproval) -> NoReturn:
-    reply = await session.call(request, timeout_s=STORAGE_TIMEOUT_S)
+    reply = await session.call(request, timeout_s=LOOK_TIMEOUT_S)
     assert isinstance(reply, ApprovalReply), "the host answers this with nothing else"
     asked = reply.approval
     what = f"{asked.action.replace('_', ' ')} {asked.subject}"
@@ -337,21 +321,6 @@ async def read_verdict(session: Session, job_id: JobId) -> VerdictReport:
     return await ask(session, ReadVerdict(job_id=job_id), VerdictReport)
 
 
-async def set_secret(session: Session, name: str, value: str, *, op_id: OpId | None = None) -> SecretList:
-    """Keep a token on the host for every job that starts from now on; the value is never told again."""
-    return await ask(session, SetSecret(name=name, value=value, op_id=op_id or new_op_id()), SecretList)
-
-
-async def list_secrets(session: Session) -> SecretList:
-    """The names of the host's tokens, and which of them a restart has lost."""
-    return await ask(session, ListSecrets(), SecretList)
-
-
-async def remove_secret(session: Session, name: str, *, op_id: OpId | None = None) -> SecretList:
-    """Forget a token of the host; jobs that are at work keep what they started with."""
-    return await ask(session, RemoveSecret(name=name, op_id=op_id or new_op_id()), SecretList)
-
-
 async def read_journal(session: Session, *, since: float | None = None, limit: int = MOST_ENTRIES) -> JournalPage:
     """The newest `limit` changes that anybody asked of the host, newest first, refusals included."""
     entries: list[JournalEntry] = []
@@ -361,34 +330,6 @@ async def read_journal(session: Session, *, since: float | None = None, limit: i
         entries += page.entries
         if not page.entries or not page.omitted or len(entries) >= limit:
             return JournalPage(entries=entries, omitted=page.omitted)
-
-
-async def read_storage(session: Session) -> StorageReport:
-    """What lies on the host's disks, the largest first, and its trash."""
-    return await ask(session, ReadStorage(), StorageReport, timeout_s=STORAGE_TIMEOUT_S)
-
-
-async def plan_reclaim(session: Session, paths: list[str]) -> ReclaimPlan:
-    """What would go into the trash, what would stay, and what forbids it; nothing is changed."""
-    return await ask(session, PlanReclaim(paths=paths), ReclaimPlan, timeout_s=STORAGE_TIMEOUT_S)
-
-
-async def reclaim(session: Session, paths: list[str], token: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
-    """Move what a plan named into the trash, if nothing changed since; the trash as it is then."""
-    request = MoveToTrash(paths=paths, token=token, op_id=op_id or new_op_id())
-    return (await ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
-
-
-async def restore_from_trash(session: Session, name: str, *, op_id: OpId | None = None) -> list[TrashEntry]:
-    """Put an entry of the trash back where it was; the trash as it is then."""
-    request = RestoreFromTrash(name=name, op_id=op_id or new_op_id())
-    return (await ask(session, request, TrashList, timeout_s=STORAGE_TIMEOUT_S)).entries
-
-
-async def start_purge(session: Session, entries: list[TrashEntry], *, op_id: OpId | None = None) -> Job:
-    """Start the job that deletes entries of the trash for good."""
-    spec = PurgeSpec(entries=[entry.path for entry in entries])
-    return await start_job(session, "purge", spec, op_id=op_id)
 
 
 def agent_policy(name: str) -> Policy:
@@ -415,34 +356,3 @@ def keep_hosts_warm() -> None:
 def report_beginnings_with(report: Callable[[str], None]) -> None:
     """From now on, in all that is started from here, `report` is told of a demo host that begins because it was named."""
     demo.report.set(report)
-
-
-async def trust_host(name: str, fingerprint: str) -> str:
-    """Accept the key of a host, or of the first unknown one on the way to it, whose fingerprint a person has compared; whose it was."""
-    return await ssh.trust(await find_host(name), fingerprint)
-
-
-async def check_host(name: str) -> HostCheck:
-    """Look at a host before anything of Roost is on it: login, interpreters, root, machine, and what that means."""
-    return await check.check_host(await find_host(name))
-
-
-async def plan_environment(name: str) -> EnvironmentPlan | None:
-    """What `prepare_host` would do on a host; None when a Python there has all that Roost needs. Nothing is changed."""
-    found = await check_host(name)
-    return prepare_environment.plan_environment(found) if found.python is None else None
-
-
-async def prepare_host(plan: EnvironmentPlan, report: Callable[[str], None]) -> bool:
-    """Make the planned environment, telling the host's output; False when it was there already."""
-    return await prepare_environment.build_environment(await find_host(plan.host), plan, report)
-
-
-def prepare_embedded(report: Callable[[str], None]) -> None:
-    """Install what the embedded host needs: the engine's environment, the sample model, the conversations."""
-    prepare(EmbeddedHome.default(), report)
-
-
-async def stop_embedded() -> bool:
-    """Stop the embedded host's SSH server, whose jobs go on; False when it did not run."""
-    return await lifecycle.stop(EmbeddedHome.default())

@@ -1,6 +1,6 @@
 """`roost embedded`."""
 
-from console import operations, operations_demo
+from console import operations_demo, operations_hosts
 from console.cli.options import Json
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.verbs import Verbs
@@ -18,7 +18,7 @@ def prepare(as_json: Json = False) -> None:  # noqa: FBT002
     """Install the engine's environment (about 4 GB), the sample model and the conversations; does nothing when they are there."""
 
     async def work() -> None:
-        operations.prepare_embedded(narrate)
+        operations_hosts.prepare_embedded(narrate)
 
     execute(work(), as_json=as_json)
     if as_json:
@@ -32,7 +32,7 @@ def stop(as_json: Json = False) -> None:  # noqa: FBT002
     """Stop the embedded host's SSH server, whose jobs go on, and every demo host with all that it runs."""
 
     async def work() -> tuple[bool, list[str]]:
-        return await operations.stop_embedded(), await operations_demo.stop_demos()
+        return await operations_hosts.stop_embedded(), await operations_demo.stop_demos()
 
     stopped, demos = execute(work(), as_json=as_json)
     if as_json:

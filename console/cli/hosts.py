@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from console import operations
+from console import operations, operations_hosts
 from console.cli.host_text import host_check_lines
 from console.cli.manners import agreed
 from console.cli.options import Json
@@ -14,7 +14,7 @@ from console.cli.verbs import Verbs
 from console.config.hosts import HostConfig
 from console.documents import CheckedHost, TrustedKey
 from console.errors import ConfirmationNeeded
-from console.operations import EnvironmentPlan
+from console.operations_hosts import EnvironmentPlan
 from remote.protocol.errors import ErrorCode
 
 app = Verbs(help="The hosts of roost.toml.", no_args_is_help=True, rich_markup_mode=None)
@@ -42,7 +42,7 @@ def check_host(
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Look at a host without changing it: login, every Python and what it lacks, the disk, the machine."""
-    found = execute(operations.check_host(name), as_json=as_json)
+    found = execute(operations_hosts.check_host(name), as_json=as_json)
     if as_json:
         print_document("check", CheckedHost(**msgspec.structs.asdict(found), usable=found.usable))
     else:
@@ -61,7 +61,7 @@ def prepare(
     """Make a Python environment of Roost's own on a host, below its root; shows the commands first."""
 
     async def work() -> EnvironmentPlan | None:
-        plan = await operations.plan_environment(name)
+        plan = await operations_hosts.plan_environment(name)
         if plan is None:
             return None
         for command in plan.commands():
@@ -70,7 +70,7 @@ def prepare(
             raise ConfirmationNeeded(
                 f"preparing {name} needs a confirmation", next_command=f"roost hosts prepare {name} --confirm {name}"
             )
-        await operations.prepare_host(plan, narrate)
+        await operations_hosts.prepare_host(plan, narrate)
         return plan
 
     plan = execute(work(), as_json=as_json)
@@ -91,7 +91,7 @@ def trust(
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
     """Accept the key of a host, or of the first unknown one on the way to it, after comparing its fingerprint."""
-    whose = execute(operations.trust_host(name, fingerprint), as_json=as_json)
+    whose = execute(operations_hosts.trust_host(name, fingerprint), as_json=as_json)
     if as_json:
         print_document("trusted", TrustedKey(host=name, key_of=whose, fingerprint=fingerprint))
     else:

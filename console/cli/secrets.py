@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from console import operations
+from console import operations, operations_secrets
 from console.cli.agreement import agreement
 from console.cli.manners import may_ask
 from console.cli.options import ACTOR, Host, Json
@@ -39,7 +39,7 @@ def set_value(name: Name, host: Host = operations.EMBEDDED, as_json: Json = Fals
         _require_name(name)
         value = _read_value(name)
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.set_secret(session, name, value)
+            return await operations_secrets.set_secret(session, name, value)
 
     _print(execute(work(), as_json=as_json), host, as_json=as_json)
 
@@ -53,7 +53,7 @@ def list_all(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  
 
     async def work() -> SecretList:
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.list_secrets(session)
+            return await operations_secrets.list_secrets(session)
 
     _print(execute(work(), as_json=as_json), host, as_json=as_json)
 
@@ -82,7 +82,7 @@ def remove(
             again=f"roost secrets remove {name} --host {host} --confirm {name}",
         ):
             async with operations.open_host(host, actor=ACTOR) as session:
-                return await operations.remove_secret(session, name)
+                return await operations_secrets.remove_secret(session, name)
 
     _print(execute(work(), as_json=as_json), host, as_json=as_json)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from console import operations
+from console import operations, operations_storage
 from console.cli.agreement import agreement
 from console.cli.jobs import carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, NoWait, Timeout
@@ -37,7 +37,7 @@ def usage(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # n
 
     async def work() -> StorageReport:
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.read_storage(session)
+            return await operations_storage.read_storage(session)
 
     report = execute(work(), as_json=as_json)
     if as_json:
@@ -66,7 +66,7 @@ def reclaim(
 
     async def work() -> tuple[ReclaimPlan, list[TrashEntry]]:
         async with operations.open_host(host, actor=ACTOR) as session:
-            plan = await operations.plan_reclaim(session, paths)
+            plan = await operations_storage.plan_reclaim(session, paths)
             _refuse(plan)
             if not as_json:
                 narrate("\n".join(plan_lines(plan, host)))
@@ -79,7 +79,7 @@ def reclaim(
                 message=f"reclaiming {', '.join(plan.paths)} on {host} needs a confirmation",
                 again=f"roost storage reclaim {' '.join(paths)} --host {host} --plan {plan.token}",
             ):
-                return plan, await operations.reclaim(session, paths, token or plan.token)
+                return plan, await operations_storage.reclaim(session, paths, token or plan.token)
 
     plan, trash = execute(work(), as_json=as_json)
     if as_json:
@@ -119,7 +119,7 @@ def restore(
 
     async def work() -> list[TrashEntry]:
         async with operations.open_host(host, actor=ACTOR) as session:
-            return await operations.restore_from_trash(session, name)
+            return await operations_storage.restore_from_trash(session, name)
 
     left = execute(work(), as_json=as_json)
     if as_json:
@@ -145,7 +145,7 @@ def purge(
 
     async def work() -> Job | list[TrashEntry] | None:
         async with operations.open_host(host, actor=ACTOR) as session:
-            trash = (await operations.read_storage(session)).trash
+            trash = (await operations_storage.read_storage(session)).trash
             chosen = _choose(trash, names or [], everything=everything)
             if dry_run:
                 return chosen
@@ -159,7 +159,7 @@ def purge(
                 message=f"purging {len(chosen)} entries of the trash of {host} needs a confirmation: they are gone then",
                 again=f"roost storage purge {' '.join(e.name for e in chosen)} --host {host} --confirm {host}",
             ):
-                job = await operations.start_purge(session, chosen)
+                job = await operations_storage.start_purge(session, chosen)
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     job = execute(work(), as_json=as_json)

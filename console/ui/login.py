@@ -2,7 +2,7 @@
 
 from textual.app import App
 
-from console import operations
+from console import operations_hosts
 from console.errors import UnknownHostKey
 from console.ui.screens.dialogs import AskPassphrase, Confirm, host_key_question
 
@@ -11,7 +11,7 @@ async def ask_for_trust(app: App[int], host: str, unknown: UnknownHostKey) -> bo
     """Show the key of a host that nobody has accepted yet; True once it is trusted. Raises ConsoleError."""
     yes = await app.push_screen_wait(Confirm("Unknown host key", host_key_question(unknown.info), yes="Trust it"))
     if yes:
-        await operations.trust_host(host, unknown.fingerprint)
+        await operations_hosts.trust_host(host, unknown.fingerprint)
     return bool(yes)
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from console import operations, operations_approvals, operations_telemetry, operations_vocabulary
+from console import operations, operations_approvals, operations_storage, operations_telemetry, operations_vocabulary
 from console.operations import Session
 from console.state.link import LinkState
 from remote.protocol.approvals import Approval
@@ -151,7 +151,7 @@ class LiveSession:
 
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
-        return await operations.read_storage(self._session)
+        return await operations_storage.read_storage(self._session)
 
     async def read_journal(self) -> list[JournalEntry]:
         """The newest changes that anybody asked of the host, newest first."""

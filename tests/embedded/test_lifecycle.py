@@ -7,7 +7,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from console import operations
+from console import operations, operations_hosts
 from console.embedded import lifecycle
 from console.embedded.locations import EmbeddedHome
 from console.errors import ConsoleError
@@ -35,14 +35,14 @@ async def test_what_was_stopped_by_hand_is_started_by_whoever_opens_it_and_by_no
     monkeypatch.setattr(EmbeddedHome, "default", lambda: home)
     await operations.find_host(operations.EMBEDDED)
     await operations._find_again(operations.EMBEDDED)
-    assert await operations.stop_embedded()
+    assert await operations_hosts.stop_embedded()
     with pytest.raises(ConsoleError, match="stopped by hand") as caught:
         await operations._find_again(operations.EMBEDDED)
     assert not caught.value.info.retryable
     assert not await lifecycle.is_running(home)
     await operations.find_host(operations.EMBEDDED)
     await operations._find_again(operations.EMBEDDED)
-    assert await operations.stop_embedded()
+    assert await operations_hosts.stop_embedded()
 
 
 async def test_a_host_that_is_not_installed_says_how_to_install_it(embedded_data: Path) -> None:

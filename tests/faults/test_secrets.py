@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from console import operations
+from console import operations, operations_secrets
 from console.link.client import HostLink
 from remote.jobs import vault
 from remote.protocol.frames import JobChanged, LogData, ProgressMade
@@ -58,7 +58,7 @@ async def test_a_token_is_in_the_work_and_in_nothing_that_is_sent_or_kept(lab, w
     heard: list[str] = []
     log = b""
     async with HostLink(lab, actor="test") as link:
-        await operations.set_secret(link, "HF_TOKEN", TOKEN)
+        await operations_secrets.set_secret(link, "HF_TOKEN", TOKEN)
         await link.watch(Watch(jobs=True, logs={"teller": 0}))
         await asyncio.to_thread(workshop.start, "teller", TELLER)
         async with asyncio.timeout(60):
@@ -70,7 +70,7 @@ async def test_a_token_is_in_the_work_and_in_nothing_that_is_sent_or_kept(lab, w
                 if isinstance(event, JobChanged) and is_over(event.job.state):
                     break
         job = (await link.call(GetJob(job_id="teller"))).job
-        heard += [repr(job), repr(await link.call(ListJobs())), repr(await operations.list_secrets(link))]
+        heard += [repr(job), repr(await link.call(ListJobs())), repr(await operations_secrets.list_secrets(link))]
         page = await link.call(ReadLog(job_id="teller", offset=0, limit=1 << 16))
     written = (workshop.root / "jobs/teller/out.log").read_bytes()
     assert written.count(TOKEN.encode()) == 2, "it told its environment, and the token in pieces"
@@ -100,7 +100,7 @@ sys.exit(1)
 async def test_work_that_writes_a_token_into_its_records_is_covered_in_all_of_them(lab, workshop) -> None:
     cover = "*" * len(TOKEN)
     async with HostLink(lab, actor="test") as link:
-        await operations.set_secret(link, "HF_TOKEN", TOKEN)
+        await operations_secrets.set_secret(link, "HF_TOKEN", TOKEN)
         await asyncio.to_thread(workshop.start, "careless", CARELESS)
         await asyncio.to_thread(workshop.until, "careless", lambda job: is_over(job.state))
         job = (await link.call(GetJob(job_id="careless"))).job
@@ -121,7 +121,7 @@ async def test_asyncssh_logs_no_payload_however_much_it_is_told_to_log(lab, capl
     asyncssh.set_debug_level(3)
     try:
         async with HostLink(lab, actor="test") as link:
-            await operations.set_secret(link, "HF_TOKEN", TOKEN)
+            await operations_secrets.set_secret(link, "HF_TOKEN", TOKEN)
     finally:
         asyncssh.set_debug_level(1)
     dumped = caplog.text + "".join(f"{record.__dict__}" for record in caplog.records)

@@ -1,6 +1,13 @@
 """The tools: what each needs, takes, gives and does, through the same operations as the verbs and the screen."""
 
-from console import operations, operations_approvals, operations_extraction, operations_telemetry
+from console import (
+    operations,
+    operations_approvals,
+    operations_extraction,
+    operations_secrets,
+    operations_storage,
+    operations_telemetry,
+)
 from console.cli.mcp import arguments as args
 from console.cli.mcp.server_tools import SERVER_TOOLS
 from console.cli.mcp.tool import Tell, Tool, confirm, looks
@@ -70,35 +77,35 @@ async def _verify_store(session: Session, asked: args.Verifying, _: Tell) -> obj
 
 
 async def _read_storage(session: Session, _: args.Arguments, __: Tell) -> object:
-    return await operations.read_storage(session)
+    return await operations_storage.read_storage(session)
 
 
 async def _plan_reclaim(session: Session, asked: args.Paths, _: Tell) -> object:
-    return Reclaimed(plan=await operations.plan_reclaim(session, asked.paths), trash=[], done=False)
+    return Reclaimed(plan=await operations_storage.plan_reclaim(session, asked.paths), trash=[], done=False)
 
 
 async def _reclaim(session: Session, asked: args.Reclaiming, _: Tell) -> object:
-    plan = await operations.plan_reclaim(session, asked.paths)
+    plan = await operations_storage.plan_reclaim(session, asked.paths)
     if plan.problems:
         raise ConsoleError(
             ErrorInfo(code=ErrorCode.PRECONDITION, message="; ".join(plan.problems), hint="nothing was moved")
         )
-    trash = await operations.reclaim(session, asked.paths, asked.token)
+    trash = await operations_storage.reclaim(session, asked.paths, asked.token)
     return Reclaimed(plan=plan, trash=trash, done=True)
 
 
 async def _restore(session: Session, asked: args.TrashEntryNamed, _: Tell) -> object:
-    return await operations.restore_from_trash(session, asked.entry)
+    return await operations_storage.restore_from_trash(session, asked.entry)
 
 
 async def _purge(session: Session, asked: args.Purging, _: Tell) -> Job:
-    trash = (await operations.read_storage(session)).trash
+    trash = (await operations_storage.read_storage(session)).trash
     chosen = [entry for entry in trash if entry.name in asked.entries]
     unknown = set(asked.entries) - {entry.name for entry in chosen}
     if unknown:
         raise UsageError(f"not in the trash: {', '.join(sorted(unknown))}", hint="read_storage lists it")
     confirm(asked.confirm, asked.host, f"{len(chosen)} entries of the trash would be deleted for good")
-    return await operations.start_purge(session, chosen)
+    return await operations_storage.start_purge(session, chosen)
 
 
 async def _list_approvals(session: Session, _: args.Arguments, __: Tell) -> object:
@@ -114,7 +121,7 @@ async def _read_journal(session: Session, asked: args.JournalWanted, _: Tell) ->
 
 
 async def _list_secrets(session: Session, _: args.Arguments, __: Tell) -> object:
-    return await operations.list_secrets(session)
+    return await operations_secrets.list_secrets(session)
 
 
 TOOLS: tuple[Tool, ...] = (
