@@ -1,10 +1,18 @@
 """The inbox over a real link: who asks, who decides, and that exactly what was asked is done, once, or nothing."""
 
+import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from protocol_samples import RUN
+
+from remote.errors import RoostError
+from remote.link.requests import Desk
+from remote.link.telemetry import TelemetrySource
 from remote.protocol.approvals import (
     MOST_WAITING,
     Approval,
@@ -19,16 +27,33 @@ from remote.protocol.frames import ApprovalsWaiting
 from remote.protocol.jobs import is_over
 from remote.protocol.journal import ReadJournal
 from remote.protocol.requests import Done, GetJob, StartJob, StopJob, Watch
-from remote.protocol.specs import MappingCopySpec
+from remote.protocol.specs import MappingCopySpec, PurgeSpec, RunSpec
+from remote.protocol.storage import MoveToTrash, PlanReclaim, ReadStorage, RestoreFromTrash
 
 SLEEP = "import time\nprint('asleep', flush=True)\ntime.sleep(600)"
 
 
+class AtDesk:
+    """Asks the host's desk as a link does, without a process of its own."""
+
+    def __init__(self, store, actor):
+        self._desk = Desk(store, TelemetrySource(store), actor)
+
+    def ask(self, request):
+        try:
+            return self._desk.answer(request)
+        except RoostError as error:
+            return error.info
+
+
 @pytest.fixture
-def agent(open_console):
-    console = open_console()
-    console.greet("mcp:planner")
-    return console
+def agent(store):
+    return AtDesk(store, "mcp:planner")
+
+
+@pytest.fixture
+def console(store):
+    return AtDesk(store, "ann")
 
 
 @pytest.fixture
@@ -103,9 +128,11 @@ def test_a_world_that_changed_forbids_what_was_asked(agent, console, job, start)
     assert found.error is not None
 
 
-def test_a_request_outlives_everybody_and_what_was_left_half_way_is_done_once(agent, open_console, store, job):
-    asked = ask_to_stop(agent)
-    agent.close()
+def test_a_request_outlives_everybody_and_what_was_left_half_way_is_done_once(open_console, store, job):
+    first = open_console()
+    first.greet("mcp:planner")
+    asked = ask_to_stop(first)
+    first.close()
     half_way = msgspec.structs.replace(asked, state="approved", decided_by="ann", decided_at=time.time())
     store.inbox.keep(half_way)  # as the end of the approver's link leaves it, before the change was made
     again = open_console()
@@ -146,7 +173,9 @@ def test_the_inbox_has_an_end(agent, store):
     assert told.code == ErrorCode.PRECONDITION
 
 
-def test_the_screen_is_told_how_many_wait(agent, console, job):
+def test_the_screen_is_told_how_many_wait(agent, open_console, job):
+    console = open_console()
+    console.greet()
     console.ask(Watch(jobs=True))
     asked = ask_to_stop(agent)
     console.hear(lambda frame: isinstance(frame, ApprovalsWaiting) and frame.count == 1)
@@ -161,3 +190,48 @@ def test_a_refusal_of_a_front_door_is_on_record(agent):
     (entry,) = agent.ask(ReadJournal()).entries
     assert (entry.actor, entry.action, entry.subject, entry.outcome) == ("mcp:planner", "tool", "push", "refused")
     assert (entry.code, entry.message) == (ErrorCode.PRECONDITION, "not allowed")
+
+
+@pytest.fixture
+def checkpoints(root):
+    directory = root / "runs/old/checkpoints"
+    directory.mkdir(parents=True)
+    (directory / "weights").write_bytes(b"w" * 9)
+    (root / "runs/old/mapping").mkdir()
+    (root / "runs/old/mapping/manifest.json").write_text("{}")
+    return directory
+
+
+def ask_to_reclaim(console, path):
+    token = console.ask(PlanReclaim(paths=[str(path)])).token
+    return console.ask(AskApproval(request=MoveToTrash(paths=[str(path)], token=token, op_id="op-1"), why="x")).approval
+
+
+def test_exactly_the_files_that_were_shown_go_into_the_trash(agent, console, checkpoints):
+    asked = ask_to_reclaim(agent, checkpoints)
+    assert asked.facts["goes"] == str(checkpoints)
+    assert ask_to_reclaim(agent, checkpoints).approval_id == asked.approval_id
+    (checkpoints / "weights").write_bytes(b"another")
+    assert decide(console, asked).code == ErrorCode.CONFLICT
+    assert checkpoints.exists()
+    again = ask_to_reclaim(agent, checkpoints)
+    assert decide(console, again).approval.done
+    assert not checkpoints.exists()
+    (entry,) = console.ask(ReadStorage()).trash
+    assert entry.trashed_by == "mcp:planner"
+    restore = RestoreFromTrash(name=entry.name, op_id="op-2")
+    back = agent.ask(AskApproval(request=restore, why="x")).approval
+    purge = StartJob(job_id="purge-1", spec=PurgeSpec(entries=[entry.path]), op_id="op-3")
+    gone = agent.ask(AskApproval(request=purge, why="x")).approval
+    assert list(gone.facts) == [entry.name]
+    assert decide(console, back).approval.done
+    assert checkpoints.exists()
+    assert decide(console, gone).code == ErrorCode.CONFLICT, "what was to be purged is back where it was"
+
+
+def test_a_run_is_asked_for_by_its_plan(agent):
+    told = agent.ask(AskApproval(request=StartJob(job_id="run-1", spec=RunSpec(run=RUN), op_id="op-1"), why="x"))
+    assert told.code == ErrorCode.USAGE
+    other = RunSpec(run=RUN, plan="f" * 64)
+    told = agent.ask(AskApproval(request=StartJob(job_id="run-1", spec=other, op_id="op-1"), why="x"))
+    assert told.code == ErrorCode.NOT_FOUND, "no such plan was shown"
