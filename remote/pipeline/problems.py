@@ -139,13 +139,27 @@ def check_speculation(run: RunConfig) -> Iterator[str]:
 
 
 def check_ranks(run: RunConfig) -> Iterator[str]:
-    """More ranks than there is work for."""
-    training = run.training
-    if training.ranks > training.batches_per_step:
+    """More ranks than there is work for, or hosts that would not meet."""
+    training, hosts = run.training, run.training.hosts
+    ranks = training.ranks * hosts.count
+    if ranks > training.batches_per_step:
+        of_all = f" on each of {hosts.count} hosts" if hosts.count > 1 else ""
         yield (
-            f"training.ranks is {training.ranks}, but training.batches_per_step, what they share, is {training.batches_per_step}. "
-            f"Raise it to {training.ranks} or a multiple, or lower training.ranks."
+            f"training.ranks is {training.ranks}{of_all}, but training.batches_per_step, what they share, is {training.batches_per_step}. "
+            f"Raise it to {ranks} or a multiple, or lower training.ranks."
         )
+    if hosts.number >= hosts.count:
+        yield f"training.hosts.number is {hosts.number}, but they are counted from 0 to {hosts.count - 1}."
+    if hosts.count > 1 and not _is_endpoint(hosts.rendezvous or ""):
+        yield (
+            f"training.hosts.rendezvous must be HOST:PORT of the first of the {hosts.count} hosts, not {hosts.rendezvous}. "
+            "Name an address in the network that they share and a free port."
+        )
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdigit() and 0 < int(port) < 1 << 16
 
 
 def _check_levels(run: RunConfig) -> Iterator[str]:

@@ -110,15 +110,24 @@ class DrafterConfig(Config, frozen=True, kw_only=True):
     max_position_embeddings: Positive | None = None
 
 
+class HostsConfig(Config, frozen=True, kw_only=True):
+    """A training over `count` hosts, of which this one is `number`, from 0; they meet at `rendezvous`, HOST:PORT of the first."""
+
+    count: Positive = 1
+    number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    rendezvous: str | None = None
+
+
 class TrainingConfig(Config, frozen=True, kw_only=True):
     """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`.
 
-    An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes with a device each: what is learned does
+    An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes of each host with a device each: what is learned does
     not depend on how many share them. A drafter is measured on held-out text with every checkpoint; of those the newest
     `checkpoints_kept` stay, and the best. With `sharded` the ranks share weights and moments, too. It begins as the drafter in the directory `init_from`, if that is named.
     """
 
     drafter: DrafterConfig = DrafterConfig()
+    hosts: HostsConfig = HostsConfig()
     steps: Positive = 1000
     batch_tokens: Positive = 2048
     batches_per_step: Positive = 1
@@ -140,7 +149,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     init_from: str | None = None
 
 
-TRAINING_COMFORT = ("device", "ranks", "sharded", "threads", "log_every", "checkpoints_kept")
+TRAINING_COMFORT = ("device", "hosts", "ranks", "sharded", "threads", "log_every", "checkpoints_kept")
 """Keys of `training` that may change when one is gone on with: what is exported does not depend on them."""
 
 

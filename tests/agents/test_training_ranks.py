@@ -1,6 +1,7 @@
 """Several ranks on one machine: they learn what one would, and none is left when another ends."""
 
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -8,8 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from remote.agents.training.ranks import Ranks
+from remote.agents.training.ranks import Ranks, interface_towards
+from remote.errors import Precondition
 from remote.protocol.progress import CheckpointSaved, DrafterMeasured, StepLogged
+from remote.protocol.run import HostsConfig
 
 from .test_training_worker import Inputs, Run, wait_for_checkpoint
 
@@ -135,6 +138,62 @@ def test_a_loss_that_is_not_finite_names_the_samples_of_all_ranks(inputs: Inputs
     assert "the loss became" in run.failure()
     named = run.failure().split("[")[1].split("]")[0].split(",")
     assert len(named) == 3
+
+
+def on_two_hosts(inputs: Inputs, directory: Path, **settings) -> list[Run]:
+    """The jobs of both, which meet at a loopback port; the first one's is the first."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+    hosts = [HostsConfig(count=2, number=number, rendezvous=endpoint) for number in range(2)]
+    return [
+        Run(directory / f"host-{host.number}", inputs.spec(output="hosts", hosts=host, **settings)) for host in hosts
+    ]
+
+
+def test_two_hosts_learn_what_one_does_and_one_goes_on_alone(inputs: Inputs, tmp_path: Path) -> None:
+    shared = {"steps": 20, "batch_tokens": 96, "batches_per_step": 3, "checkpoint_every": 5}
+    alone = Run(tmp_path / "alone", inputs.spec(output="one", **shared))
+    assert alone.wait() == 0, alone.text()
+    first, second = on_two_hosts(inputs, tmp_path, **shared)
+    assert first.wait() == 0, first.text()
+    assert second.wait() == 0, second.text()
+    assert_equal_drafters(tmp_path, "one", "hosts")
+    assert second.result().outputs == []
+    assert second.result().summary == {"steps": 20}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_that_loses_another_says_so_and_goes_on_from_its_checkpoint(
+    inputs: Inputs, tmp_path: Path, lost: int
+) -> None:
+    shared = {"steps": 40, "batch_tokens": 96, "batches_per_step": 4, "ranks": 2, "checkpoint_every": 1}
+    runs = on_two_hosts(inputs, tmp_path, **shared)
+    wait_for_checkpoint(runs[0])
+    runs[lost].process.kill()
+    runs[lost].wait()
+    left = runs[1 - lost]
+    assert left.wait() == 1, left.text()
+    assert "another host" in left.failure() or "ended" in left.failure()
+    again = Run(tmp_path / "again", inputs.spec(output="hosts", **shared))
+    assert again.wait() == 0, again.text()
+    assert "resumed from step" in again.text()
+
+
+@pytest.mark.slow
+def test_a_stop_of_the_first_host_saves_and_ends_the_others(inputs: Inputs, tmp_path: Path) -> None:
+    first, second = on_two_hosts(inputs, tmp_path, steps=100_000, batches_per_step=2, checkpoint_every=5)
+    wait_for_checkpoint(first)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 143, first.text()
+    assert second.wait() == 1, second.text()
+    assert "the first host stopped the training at step" in second.failure()
+
+
+def test_an_endpoint_that_is_not_reached_is_named() -> None:
+    assert interface_towards("127.0.0.1:29500") == "lo"
+    with pytest.raises(Precondition, match=r"no-such-host.invalid:1, is not reached"):
+        interface_towards("no-such-host.invalid:1")
 
 
 @pytest.mark.parametrize(("count", "batches"), [(1, 1), (1, 5), (2, 2), (3, 7), (4, 8)])

@@ -190,6 +190,16 @@ def test_a_store_that_was_begun_is_resumed_only_by_the_same_run(plan: Plan, root
         ({"evaluation__concurrency": "[1, 3]"}, "3 requests at a time, but evaluation.prompts is only 2"),
         ({"verdict__concurrency": "[4]"}, "verdict.concurrency names 4, which evaluation.concurrency does not measure"),
         ({"training__ranks": "2"}, "training.ranks is 2, but training.batches_per_step, what they share, is 1"),
+        (
+            {"training__hosts__count": "2", "training__hosts__rendezvous": '"ten.example:29500"'},
+            "training.ranks is 1 on each of 2 hosts, but training.batches_per_step",
+        ),
+        (
+            {"training__hosts__count": "2", "training__batches_per_step": "2"},
+            "training.hosts.rendezvous must be HOST:PORT of the first of the 2 hosts",
+        ),
+        ({"training__hosts__number": "1"}, "training.hosts.number is 1, but they are counted from 0 to 0"),
+        ({"training__drafter__architecture": '"mla"'}, "the config names not all of q_lora_rank"),
         ({"evaluation__concurrency": "[2, 1]"}, "evaluation.concurrency must ascend"),
         ({"engine__max_running_requests": "1"}, "2 requests at a time, but engine.max_running_requests is 1"),
         ({"speculation__draft_tokens": "7"}, "draft_tokens must be num_steps + 1 = 4"),

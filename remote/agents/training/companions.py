@@ -34,19 +34,24 @@ def _rendezvous(directory: Path) -> Path:
 @contextlib.contextmanager
 def companions(spec: TrainingSpec, job: JobContext) -> Iterator[Ranks]:
     """This process as the first of the ranks that `spec` asks for, the others started; WorkFailed names one that is lost."""
-    ranks = Ranks(0, spec.training.ranks)
+    ranks = Ranks.of(spec.training, 0)
     if ranks.count == 1:
         yield ranks
         return
     rendezvous = _rendezvous(job.directory)
     rendezvous.unlink(missing_ok=True)
-    others = _Others(job, ranks.count)
+    others = _Others(job, ranks.local_count)
     try:
-        ranks.meet(rendezvous, spec.training.device)
+        ranks.meet(rendezvous, spec.training)
         yield ranks
         others.wait()
     except RuntimeError as error:
         lost = others.lost_one()
+        if lost is None and spec.training.hosts.count > 1:
+            lost = WorkFailed(
+                f"the ranks of another host were lost: {error}",
+                hint="look at the training's job there; start both again to go on from the last checkpoint",
+            )
         if lost is None:
             raise
         raise lost from error
@@ -120,8 +125,8 @@ def main() -> NoReturn:
     spec = decode_spec((directory / "spec.json").read_bytes())
     if not isinstance(spec, TrainingSpec):
         raise UsageError(f"a rank of a training does not do {type(spec).__name__}")
-    ranks = Ranks(int(os.environ[_RANK]), spec.training.ranks)
-    ranks.meet(_rendezvous(directory), spec.training.device)
+    ranks = Ranks.of(spec.training, int(os.environ[_RANK]))
+    ranks.meet(_rendezvous(directory), spec.training)
     follow(spec, ranks)
     sys.stdout.flush()
     sys.stderr.flush()

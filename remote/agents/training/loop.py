@@ -33,8 +33,9 @@ def train(training: Training, *, tell: Callable[[StepLogged], None], after_step:
     )
 
 
-def follow(spec: TrainingSpec, ranks: Ranks) -> None:
-    """Train as one of the ranks after the first: it tells, saves and decides nothing."""
+def follow(spec: TrainingSpec, ranks: Ranks) -> int:
+    """Train as one of the ranks after the first, which tells, saves and decides nothing; the step at which the first one ended."""
     training = prepare(spec, pick_device(spec.training, ranks), ranks)
     resume(training, None)
     train(training, tell=lambda _: None, after_step=lambda: True)
+    return training.trainer.step

@@ -59,7 +59,7 @@ class Training:
 
 def pick_device(config: TrainingConfig, ranks: Ranks) -> torch.device:
     """The device of this rank, with its threads set. Raises Precondition where it is not there."""
-    torch.set_num_threads(config.threads or max(1, (os.cpu_count() or 1) // ranks.count))
+    torch.set_num_threads(config.threads or max(1, (os.cpu_count() or 1) // ranks.local_count))
     if config.device == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -67,13 +67,13 @@ def pick_device(config: TrainingConfig, ranks: Ranks) -> torch.device:
             "training.device is cuda, but torch sees no CUDA device here",
             hint="set training.device to cpu, or check the driver and that torch is a CUDA build",
         )
-    if ranks.count > torch.cuda.device_count():
+    if ranks.local_count > torch.cuda.device_count():
         raise Precondition(
-            f"training.ranks is {ranks.count}, but torch sees {torch.cuda.device_count()} CUDA devices here",
+            f"training.ranks is {ranks.local_count}, but torch sees {torch.cuda.device_count()} CUDA devices here",
             hint="a rank needs a device of its own; lower training.ranks",
         )
-    torch.cuda.set_device(ranks.number)
-    return torch.device("cuda", ranks.number)
+    torch.cuda.set_device(ranks.local_number)
+    return torch.device("cuda", ranks.local_number)
 
 
 def drafter_shape(

@@ -21,13 +21,14 @@ from remote.agents.training.checkpoint import (
     save_checkpoint,
 )
 from remote.agents.training.companions import companions
-from remote.agents.training.loop import resume, train
+from remote.agents.training.loop import follow, resume, train
 from remote.agents.training.measure import MEASURED_DRAFTS, Acceptance, measure_acceptance
 from remote.agents.training.objective import Batch
 from remote.agents.training.publishing import PRODUCER, Summary, write_drafter
+from remote.agents.training.ranks import Ranks
 from remote.agents.training.setup import Training, pick_device, prepare
 from remote.artifacts.manifest import artifact_ref, read_manifest, verify
-from remote.errors import Conflict
+from remote.errors import Conflict, WorkFailed
 from remote.protocol.jobs import JobResult
 from remote.protocol.progress import CheckpointSaved, DrafterMeasured, Note, StepLogged, TrainingPhase
 from remote.protocol.specs import TrainingSpec
@@ -215,6 +216,8 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     if finished is not None:
         return finished
     with companions(spec, job) as ranks:
+        if not ranks.is_first:
+            return _help(spec, ranks, job)
         training = prepare(spec, pick_device(spec.training, ranks), ranks)
         _describe(training, job)
         checkpoints = _Checkpoints(spec, training, job)
@@ -224,6 +227,16 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     summary = _summary(training, logged, exported, time.monotonic() - started)
     write_drafter(Path(spec.drafter), spec, training.exportable, summary, job)
     return _result(Path(spec.drafter), summary)
+
+
+def _help(spec: TrainingSpec, ranks: Ranks, job: JobContext) -> JobResult:
+    """Train as a host after the first, which saves and exports; raises WorkFailed where that one stops before the last step."""
+    hosts = spec.training.hosts
+    job.tell(Note(level="info", text=f"host {hosts.number} of {hosts.count}: the first one tells, saves and exports"))
+    step = follow(spec, ranks)
+    if step < spec.training.steps:
+        raise WorkFailed(f"the first host stopped the training at step {step}", hint="start it again on every host")
+    return JobResult(outputs=[], summary={"steps": step})
 
 
 def _describe(training: Training, job: JobContext) -> None:
