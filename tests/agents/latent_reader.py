@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, silu
-from transformers import AutoConfig
+from transformers import DeepseekV3Config
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
     DeepseekV3Attention,
     DeepseekV3RMSNorm,
@@ -24,7 +24,7 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         self.weights = {name: value.float() for name, value in load_file(directory / "model.safetensors").items()}
-        config = AutoConfig.from_pretrained(directory)
+        config = DeepseekV3Config.from_pretrained(directory)
         config._attn_implementation = "eager"
         self.eps = config.rms_norm_eps
         self.rotary = DeepseekV3RotaryEmbedding(config)

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -102,3 +103,37 @@ def test_as_much_is_accepted_as_stored_text_says(
     assert len(prompts) * TOKENS / sum(verified) > 1.5
     # Rounding may decide between two proposals, here or there.
     assert sum(one != other for one, other in zip(verified, simulated, strict=True)) <= 1, (verified, simulated)
+
+
+def test_vllm_takes_it_for_what_it_is(
+    serve_elsewhere: Serve, vllm_python: Path, tiny_models: Path, tmp_path: Path
+) -> None:
+    """Not for DeepSeek's own MTP layer; in bfloat16, for its tiles for latent attention, where a processor has them, know no float32."""
+    model = tiny_models / "tiny-dsv3"
+    target, mapping = read_target_config(model), most_frequent([])
+    config = TrainingConfig(drafter=DrafterConfig(architecture="mla"))
+    drafter = Drafter(drafter_shape(target, config, draft_vocab_size=KEPT, aux_layers=len(LAYERS)))
+    write_checkpoint(tmp_path, drafter, mapping, target=target, layer_ids=LAYERS)
+    engine = EngineConfig(
+        name="vllm",
+        python=str(vllm_python),
+        device="cpu",
+        dtype="bfloat16",
+        context_length=256,
+        max_running_requests=4,
+        flags={"max-num-batched-tokens": 512},
+    )
+    speculation = SpeculationConfig(num_steps=2, draft_tokens=3)
+    serving = DrafterServing(model=str(tmp_path), speculation=speculation, layer_ids=LAYERS)
+    server = serve_elsewhere(ServerSpec(model=str(model), engine=engine, drafter=serving))
+    url = server.wait_until_ready().url
+    body = {"prompt": [5, 60, 200, 17], "max_tokens": 16, "temperature": 0, "ignore_eos": True}
+    httpx.post(f"{url}/v1/completions", json=body, timeout=300).raise_for_status()
+    (drafted,) = [
+        line
+        for line in httpx.get(f"{url}/metrics").text.splitlines()
+        if line.startswith("vllm:spec_decode_num_drafts_total")
+    ]
+    assert float(drafted.split()[-1]) > 0
+    assert "Eagle3DeepseekV2ForCausalLM" in server.log()
+    server.stop()

@@ -75,10 +75,12 @@ def _grouped_config(shape: DrafterShape) -> dict[str, Any]:
 
 
 def _latent_config(shape: DrafterShape, latent: Latent) -> dict[str, Any]:
-    """Of model_type "kimi_k2", as published ones are, only SGLang knows a config; "deepseek_v3" is transformers' own."""
+    """The model_type is one that transformers knows: "kimi_k2", as published drafters have, is SGLang's alone, and a draft that is
+    "deepseek_v3" vLLM 0.33 takes for DeepSeek's own MTP layer (`config/speculative.py`).
+    """
     return {
         "architectures": [MLA],
-        "model_type": "deepseek_v3",
+        "model_type": "deepseek_v2",
         "num_key_value_heads": shape.num_attention_heads,
         **msgspec.to_builtins(latent),
         "rope_interleave": True,
