@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -107,6 +107,7 @@ lengths = st.lists(st.integers(2, 20), min_size=1, max_size=7)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
+@settings(max_examples=25)
 @given(lengths=lengths, block=st.integers(1, 40), seed=st.integers(0, 1 << 30))
 def test_losses_and_gradients_are_those_of_windows_side_by_side(kind, lengths, block, seed):
     source = torch.Generator().manual_seed(seed)
@@ -123,6 +124,7 @@ def test_losses_and_gradients_are_those_of_windows_side_by_side(kind, lengths, b
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
 
 
+@settings(max_examples=25)
 @given(lengths=lengths, seed=st.integers(0, 1 << 30))
 def test_what_is_measured_is_the_same(lengths, seed):
     source = torch.Generator().manual_seed(seed)

@@ -150,6 +150,7 @@ def on_two_hosts(inputs: Inputs, directory: Path, **settings) -> list[Run]:
     ]
 
 
+@pytest.mark.slow
 def test_two_hosts_learn_what_one_does_and_one_goes_on_alone(inputs: Inputs, tmp_path: Path) -> None:
     shared = {"steps": 20, "batch_tokens": 96, "batches_per_step": 3, "checkpoint_every": 5}
     alone = Run(tmp_path / "alone", inputs.spec(output="one", **shared))
