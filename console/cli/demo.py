@@ -33,7 +33,7 @@ def demo(
         print_document("demo", DemoHost(host=host, scenario=name or None))
         return
     require_terminal()
-    from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
+    from console.ui.start import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 
     raise typer.Exit(run_screen(host))
 

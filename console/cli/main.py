@@ -90,9 +90,9 @@ def screen(
         raise typer.BadParameter(f"'{name}' acts on no host that can be named; leave --host out")
     if name is None:
         require_terminal()
-        from console.ui.app import run_screen  # noqa: PLC0415 - Textual loads only for the screen
+        from console.ui.start import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 
-        raise typer.Exit(run_screen(host))
+        raise typer.Exit(run_screen(host if is_host_given(context) else None))
 
 
 def main() -> None:

@@ -14,6 +14,11 @@ def config_directory() -> Path:
     return _directory("XDG_CONFIG_HOME", ".config")
 
 
+def state_directory() -> Path:
+    """What the screen remembers, and reports of its crashes: `$XDG_STATE_HOME/roost`, by default `~/.local/state/roost`."""
+    return _directory("XDG_STATE_HOME", ".local/state")
+
+
 def _directory(variable: str, default: str) -> Path:
     base = os.environ.get(variable)
     return (Path(base) if base else Path.home() / default) / "roost"

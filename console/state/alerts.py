@@ -34,6 +34,9 @@ def alerts(state: HostState, now: float) -> list[Alert]:
 
 def _link_alerts(state: HostState, now: float) -> list[Alert]:
     match state.link:
+        case Lost(since=since, reason=reason, retry_at=retry_at) if state.welcome is None:
+            age, wait = format_duration(now - since), max(0.0, retry_at - now)
+            return [Alert(f"not reached for {age}, next try in {wait:.0f} s ({one_line(reason)})", is_grave=True)]
         case Lost(since=since, reason=reason, retry_at=retry_at):
             wait = max(0.0, retry_at - now)
             age = format_duration(now - since)

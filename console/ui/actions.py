@@ -58,6 +58,10 @@ class Actions(App[int]):
     def _session(self) -> HostSession | None:
         return self.feed.session
 
+    def remember(self, **changes: str) -> None:
+        """Keep what a person has chosen for the next time."""
+        raise NotImplementedError
+
     def render_state(self) -> None:
         """Draw everything anew."""
         raise NotImplementedError
@@ -91,6 +95,7 @@ class Actions(App[int]):
         names = [theme.name for theme in load_themes().themes]
         current = names.index(self.theme) if self.theme in names else -1
         self.theme = names[(current + 1) % len(names)]
+        self.remember(theme=self.theme)
         self.clear_notifications()
         self.notify(f"Theme {self.theme}", markup=False, timeout=2)
         self.render_state()

@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-import sys
 import time
-from collections.abc import Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -17,10 +16,11 @@ from textual.screen import ModalScreen, Screen
 from textual.worker import Worker, WorkerState
 
 from console import operations
+from console.config.screen_memory import Recalled, ScreenMemory
 from console.errors import ConsoleError, UnknownHostKey
 from console.state.alerts import alerts
 from console.state.link import Closed, LinkState, Up
-from console.state.sanitize import one_line, sanitize
+from console.state.sanitize import sanitize
 from console.ui.actions import Actions
 from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
@@ -28,15 +28,15 @@ from console.ui.host_feed import LISTEN, HostFeed
 from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
 from console.ui.messages import AskWanted, JobOpened, JobSelected, PageWanted
+from console.ui.own_files import read_own_files, version
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.pages.logs import LogsPage
 from console.ui.pages.page import Page
 from console.ui.screens.detail import DetailScreen
 from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
-from console.ui.session import ACTOR, Connect, HostSession, LiveSession
-from console.ui.themes import DEFAULT, WITHOUT_COLOR, load_themes, version
-from console.ui.user_keys import load_keys
+from console.ui.session import Connect, HostSession
+from console.ui.themes import DEFAULT, WITHOUT_COLOR
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
@@ -47,31 +47,38 @@ from remote.protocol.jobs import is_over
 
 _DRAIN_S = 0.1
 _REFRESH_S = 1.0
-_THEMES_S = 2.0
+_OWN_FILES_S = 2.0
+
+
+Keep = Callable[[ScreenMemory], str]
+"""Keeps what the screen shall remember; what went wrong, or nothing."""
+
+
+_NOTHING = Recalled(ScreenMemory())
 
 
 class RoostApp(Actions):
-    """The console on one host."""
+    """The console on one host; `recalled` is how it was left the last time, `keep` is called whenever that changes."""
 
     TITLE = "Roost"
     CSS_PATH = Path(__file__).parent / "styles/roost.tcss"
     BINDINGS = [*bindings(), Binding("ctrl+c", "leave", show=False, priority=True)]
     COMMANDS = {ActionCommands}
 
-    def __init__(self, host_name: str, connect: Connect) -> None:
+    def __init__(
+        self, host_name: str, connect: Connect, *, recalled: Recalled = _NOTHING, keep: Keep | None = None
+    ) -> None:
         # Without colour Textual greys everything, unless the colours are the terminal's own: then it leaves them out.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self.feed = HostFeed(host_name, connect, self)
+        self._memory, self._memory_problem = recalled
+        self._keep = keep
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
-        own = load_keys(self.actions)
-        self.own_keys, self._key_problems = own
-        self.actions = rebound(self.actions, self.own_keys)
-        self._themes_version = version()
-        self._theme_problems: list[str] = []
-        self._register_themes()
-        self.theme = WITHOUT_COLOR if self.no_color else DEFAULT
+        self._take_own_files()
+        chosen = self._memory.theme if self._memory.theme in self.available_themes else DEFAULT
+        self.theme = WITHOUT_COLOR if self.no_color else chosen
 
     def get_default_screen(self) -> Overview:
         """The overview is what lies under everything."""
@@ -87,36 +94,67 @@ class RoostApp(Actions):
         for name, page in self._pages.items():
             self.install_screen(page, name)
         operations.ask_passphrases_with(partial(ask_passphrase, self))
+        if self._memory.page in self._pages:
+            self.action_page(self._memory.page)
         self.feed.listen()
-        # F1 helps whatever else does.
-        self.set_keymap({name: f"{key},f1" if name == "help_panel" else key for name, key in self.own_keys.items()})
-        for problem in self._key_problems:
-            self.notify(sanitize(problem), severity="warning", markup=False)
-        self._tell_theme_problems()
+        self._apply_keys()
+        self._tell([*filter(None, [self._memory_problem]), *self._own.problems])
         self.set_interval(_DRAIN_S, self._drain)
-        self.set_interval(_THEMES_S, self.reload_themes)
+        self.set_interval(_OWN_FILES_S, self.reload_own_files)
         self.set_interval(_REFRESH_S, self.render_state)
         self.call_after_refresh(self.render_state)
 
-    def reload_themes(self) -> None:
-        """Take over what was changed in a theme's file; a file that cannot be read leaves the theme as it was."""
-        now = version()
-        if now == self._themes_version:
+    def remember(self, **changes: str) -> None:
+        """Keep what a person has chosen for the next time: fields of `ScreenMemory`."""
+        memory = msgspec.structs.replace(self._memory, **changes)
+        if memory != self._memory:
+            self._memory = memory
+            self._tell(filter(None, [self._keep(memory) if self._keep is not None else ""]))
+
+    def reload_own_files(self) -> None:
+        """Take over what was changed in a file of themes or keys; what cannot be read there is told and left out."""
+        if version() == self._own_version:
             return
-        self._themes_version = now
-        self._register_themes()
-        self._tell_theme_problems()
+        told = self._own.problems
+        self._take_own_files()
+        self._tell(problem for problem in self._own.problems if problem not in told)
+        self._apply_keys()
         self.mutate_reactive(App.theme)
         self.render_state()
 
-    def _register_themes(self) -> None:
-        themes, self._theme_problems = load_themes()
-        for theme in themes:
+    def _take_own_files(self) -> None:
+        self._own_version = version()
+        self._own = read_own_files(type(self).actions)
+        self.own_keys = self._own.keys
+        self.actions = rebound(type(self).actions, self.own_keys)
+        for theme in self._own.themes:
             self.register_theme(theme)
 
-    def _tell_theme_problems(self) -> None:
-        for problem in self._theme_problems:
+    def _apply_keys(self) -> None:
+        # F1 helps whatever else does.
+        self.set_keymap({name: f"{key},f1" if name == "help_panel" else key for name, key in self.own_keys.items()})
+
+    def _tell(self, problems: Iterable[str]) -> None:
+        for problem in problems:
             self.notify(sanitize(problem), severity="warning", markup=False)
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the app other than by a person."""
+        return self._exception
+
+    def facts(self) -> dict[str, str]:
+        """What a report of a failure says of the screen."""
+        return {
+            "screen": f"{self.screen_stack[-1] if self.screen_stack else 'none'} of {self.size.width}x{self.size.height}",
+            "theme": self.theme,
+            "link": type(self._state.link).__name__,
+        }
+
+    def _fatal_error(self) -> None:
+        # Textual would print the values of all variables.
+        self.bell()
+        self._close_messages_no_wait()
 
     @property
     def palette(self) -> Palette:
@@ -187,7 +225,9 @@ class RoostApp(Actions):
             self._render_logs()
 
     def announce(self, feed: HostFeed, event: LinkState | Event) -> None:
-        """Say when a run that was at work has ended."""
+        """Remember a host that was reached, and say when a run that was at work has ended."""
+        if isinstance(event, Up):
+            self.remember(host=feed.state.name)
         if not isinstance(event, JobChanged) or event.job.agent != "run" or not is_over(event.job.state):
             return
         before = feed.state.jobs.get(event.job.job_id)
@@ -284,6 +324,7 @@ class RoostApp(Actions):
         while len(self.screen_stack) > 1:
             self.pop_screen()
         page = self._pages.get(name)
+        self.remember(page="" if page is None else name)
         if page is not None:
             self.push_screen(page)
             self.ask_for(page)
@@ -314,20 +355,3 @@ class RoostApp(Actions):
         """Show it on the whole screen."""
         self.feed.selected = message.job_id
         self.action_log()
-
-
-@asynccontextmanager
-async def _open_live(host_name: str):  # noqa: ANN202 - the context manager of a LiveSession
-    async with operations.open_host(host_name, actor=ACTOR) as session:
-        yield LiveSession(session)
-
-
-def run_screen(host_name: str) -> int:
-    """Open the screen on a host; returns the exit code when it is closed."""
-    os.environ.setdefault("TEXTUAL_FPS", "15")
-    app = RoostApp(host_name, lambda: _open_live(host_name))
-    code = app.run() or 0
-    if app.feed.jobs_at_work:
-        names = ", ".join(one_line(job.agent) for job in app.feed.jobs_at_work)
-        sys.stdout.write(f"Still at work on {host_name}: {names}. `roost --host {host_name}` shows them again.\n")
-    return code

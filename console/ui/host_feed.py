@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine
+from itertools import count
 from typing import NamedTuple, Protocol
 
+from console.errors import ConsoleError
 from console.state.host import HostState
-from console.state.link import LinkState, Up
+from console.state.link import Connecting, LinkState, Lost, Up
 from console.state.readings import SPAN_S
 from console.ui.session import Connect, HostSession
 from remote.protocol.frames import Event, LogData
@@ -15,6 +17,7 @@ LISTEN = "listen"
 """The group of the work that keeps a host open."""
 
 _QUEUE = 2000
+FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 
 
 class FeedOwner(Protocol):
@@ -33,7 +36,7 @@ class FeedOwner(Protocol):
         ...
 
     def take_answer(self) -> None:
-        """A state has changed by an answer, not by an event."""
+        """A state has changed by itself or by an answer, not by an event."""
         ...
 
     def run_for(self, feed: "HostFeed", group: str, work: Coroutine[None, None, None]) -> None:
@@ -77,6 +80,28 @@ class HostFeed:
         self.listen()
 
     async def _listen(self) -> None:
+        """A first connection that fails is made again, as one that is lost later; raises what no new attempt can change."""
+        began = self._owner.clock()
+        self._be(Connecting(attempt=1, since=began))
+        for attempt in count(1):
+            try:
+                await self._take_in_all()
+            except ConsoleError as error:
+                if self.session is not None or not error.info.retryable:
+                    raise
+                wait = min(_LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))
+                reason = ". ".join(filter(None, [error.info.message, error.info.hint]))
+                self._be(Lost(since=began, reason=reason, retry_at=self._owner.clock() + wait))
+                await asyncio.sleep(wait)
+                self._be(Connecting(attempt=attempt + 1, since=began))
+            else:
+                return
+
+    def _be(self, link: LinkState) -> None:
+        self.state.apply(link, self._owner.clock())
+        self._owner.take_answer()
+
+    async def _take_in_all(self) -> None:
         async with self._connect() as session:
             self.session = session
             async for event in session.events():

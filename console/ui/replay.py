@@ -1,11 +1,11 @@
 """The screen on a recording: the same widgets, a clock that stands, runs and jumps, and nothing that can be changed."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from textual.binding import Binding
 
+from console.config.screen_memory import ScreenMemory, recall
 from console.recording.clock import PlayClock
 from console.recording.reader import Recording, contents, torn_words
 from console.state.moments import format_clock
@@ -14,6 +14,7 @@ from console.ui.app import RoostApp
 from console.ui.keymap import REPLAY_ACTIONS, bindings
 from console.ui.recording import RecordedSession
 from console.ui.session import HostSession
+from console.ui.start import run_guarded
 
 _STEP_S = 30.0
 _LEAP_S = 600.0
@@ -26,7 +27,10 @@ class ReplayApp(RoostApp):
     actions = REPLAY_ACTIONS
 
     def __init__(self, recording: Recording, play: PlayClock) -> None:
-        super().__init__(recording.host, self._connect_recording)
+        # The colours are a person's; pages and hosts are those of the recording.
+        recalled = recall()
+        memory = ScreenMemory(theme=recalled.memory.theme)
+        super().__init__(recording.host, self._connect_recording, recalled=recalled._replace(memory=memory))
         self._recording = recording
         self._play = play
         self._began_at = contents(recording).began_at
@@ -123,6 +127,5 @@ class ReplayApp(RoostApp):
 
 def run_replay(recording: Recording, *, speed: float, at: float) -> int:
     """Open the screen on a recording; returns the exit code when it is closed."""
-    os.environ.setdefault("TEXTUAL_FPS", "15")
     play = PlayClock(at, duration_s=recording.duration_s, speed=speed, running=True)
-    return ReplayApp(recording, play).run() or 0
+    return run_guarded(ReplayApp(recording, play))

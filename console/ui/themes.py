@@ -67,7 +67,7 @@ def load_themes() -> Themes:
     """All themes that there are now."""
     found: dict[str, Theme] = {}
     problems: list[str] = []
-    for entry in _theme_files():
+    for entry in theme_files():
         try:
             theme = parse_theme(entry.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -92,22 +92,8 @@ def parse_theme(text: str) -> Theme:
     return Theme(**msgspec.to_builtins(theme))
 
 
-def version() -> tuple[tuple[str, int, int], ...]:
-    """Another one whenever a theme file that a person can edit has changed."""
-    paths = [entry for entry in _theme_files() if isinstance(entry, Path)]
-    return tuple(sorted(_stamp(path) for path in paths))
-
-
-def _stamp(path: Path) -> tuple[str, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (str(path), 0, 0)
-    return (str(path), status.st_mtime_ns, status.st_size)
-
-
-def _theme_files() -> list[Traversable]:
-    """Ours first: what comes later takes the place of what has the same name."""
+def theme_files() -> list[Traversable]:
+    """All of them, ours first: what comes later takes the place of what has the same name."""
     ours = [entry for entry in files("themes").iterdir() if entry.name.endswith(".toml")]
     own = sorted(user_directory().glob("*.toml")) if user_directory().is_dir() else []
     return [*ours, *own]

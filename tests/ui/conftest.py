@@ -51,6 +51,12 @@ class Shown:
             await self.session.live.put(event)
 
 
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch) -> None:
+    """What the developer's own screen remembers is nobody's business here."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture(scope="session")
 def embedded_run() -> list[Recorded]:
     return read_recording(RECORDINGS / "embedded_run.jsonl")

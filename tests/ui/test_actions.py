@@ -142,10 +142,10 @@ async def test_before_anything_ran_log_and_verdict_say_what_brings_them(embedded
             await screen.until(lambda: any("press r" in notice.message for notice in screen.app._notifications))
 
 
-async def test_a_host_that_cannot_be_reached_is_told_with_what_to_do() -> None:
+async def test_a_host_that_no_new_attempt_can_reach_is_told_with_what_to_do() -> None:
     @asynccontextmanager
     async def refuse():
-        raise ConnectionFailed("nobody listens at 10.0.0.1:22", hint="is the host running?")
+        raise ConnectionFailed("10.0.0.1:22 refused the login", hint="is the key right?", retryable=False)
         yield
 
     app = RoostApp("lab", refuse)
@@ -155,8 +155,8 @@ async def test_a_host_that_cannot_be_reached_is_told_with_what_to_do() -> None:
             if isinstance(app.screen, Notice):
                 break
         text = "\n".join("".join(piece.text for piece in strip) for strip in app.screen._compositor.render_strips())
-        assert "nobody listens at 10.0.0.1:22" in text
-        assert "is the host running?" in text
+        assert "10.0.0.1:22 refused the login" in text
+        assert "is the key right?" in text
         assert "link closed" in text
 
 

@@ -88,13 +88,13 @@ async def test_a_persons_own_theme_is_taken_over_at_once_and_a_broken_one_told(
         text = _file("roost-dark")
         own.parent.mkdir(parents=True)
         own.write_text(text.replace("#9ece6a", "#abcdef"))
-        screen.app.reload_themes()
+        screen.app.reload_own_files()
         await screen.until(lambda: screen.app.palette.success.lower() == "#abcdef")
         own.write_text(text.replace('"#9ece6a"', '"greenish"'))
-        screen.app.reload_themes()
+        screen.app.reload_own_files()
         await screen.until(lambda: any("'greenish'" in note.message for note in screen.app._notifications))
         own.unlink()
-        screen.app.reload_themes()
+        screen.app.reload_own_files()
         await screen.until(lambda: screen.app.palette.success.lower() == "#9ece6a")
 
 

@@ -55,3 +55,19 @@ async def test_own_keys_work_and_the_help_tells_them(embedded_run, show, write_k
         await screen.until_shown("P       The newest run", "h       Show the keys")
         await screen.pilot.press("escape", "f1")
         await screen.until_shown("h       Show the keys")
+
+
+async def test_a_changed_file_is_read_again_and_what_is_wrong_in_it_told(embedded_run, show, write_keys) -> None:
+    async with show(embedded_run, until=180.0, size=(100, 40)) as screen:
+        await screen.until_shown("step 225/400  loss")
+        write_keys('[keys]\npage_pipeline = "P"\n')
+        screen.app.reload_own_files()
+        await screen.pilot.press("P")
+        await screen.until_shown("▸2 Pipeline")
+        write_keys('[keys]\npage_pipeline = "s"\n')
+        screen.app.reload_own_files()
+        await screen.until(lambda: any("stop has it" in note.message for note in screen.app._notifications))
+        await screen.pilot.press("escape")
+        await screen.until(lambda: screen.app.screen is screen.app._overview)
+        await screen.pilot.press("2")
+        await screen.until_shown("▸2 Pipeline")

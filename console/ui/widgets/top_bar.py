@@ -62,12 +62,24 @@ def link_text(state: HostState, now: float, palette: Palette) -> Text:
             return Text(f"◐ no word for {silent_s:.0f} s", style=palette.warning)
         case Up(latency_s=latency):
             return Text(f"● connected {latency * 1000:.0f} ms", style=palette.success)
-        case Connecting(attempt=attempt) if state.welcome is not None:
-            return Text(f"◌ link lost, connecting again (attempt {attempt})", style=palette.error)
-        case Connecting():
-            return Text("◌ connecting", style=palette.accent)
+        case Connecting() | Lost() if state.welcome is None:
+            return _first_text(state.link, now, palette)
+        case Connecting(attempt=attempt, since=since):
+            age = format_duration(now - since)
+            return Text(f"◌ link lost {age} ago, connecting again (attempt {attempt})", style=palette.error)
         case Lost(since=since, retry_at=retry_at):
             wait = max(0.0, retry_at - now)
             return Text(f"✗ link lost {format_duration(now - since)} ago, retry in {wait:.0f} s", style=palette.error)
         case Closed():
             return Text("✗ link closed", style=palette.error)
+
+
+def _first_text(link: Connecting | Lost, now: float, palette: Palette) -> Text:
+    """Of a host that was not reached yet."""
+    age = format_duration(now - link.since)
+    match link:
+        case Connecting(attempt=attempt):
+            which = f" (attempt {attempt})" if attempt > 1 else ""
+            return Text(f"◌ connecting for {age}{which}", style=palette.accent)
+        case Lost(retry_at=retry_at):
+            return Text(f"✗ not reached for {age}, retry in {max(0.0, retry_at - now):.0f} s", style=palette.error)
