@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from remote.agents.extraction import layouts
+from remote.agents.extraction.export_note import NOTE_NAME, norm_of, read_note, require_as_noted, write_note
 from remote.agents.extraction.filling import Filling
 from remote.agents.harness import JobContext, main
 from remote.artifacts.atomic import publish_directory
@@ -15,7 +16,7 @@ from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
 from remote.paths import resolve_path
 from remote.protocol.jobs import JobResult
-from remote.protocol.progress import FilesCopied
+from remote.protocol.progress import FilesCopied, Note
 from remote.protocol.run import ExtractionConfig
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec
 
@@ -69,6 +70,7 @@ def export(spec: StoreExportSpec, job: JobContext) -> JobResult:
     if spec.layout == "speculators":
         lines = b"".join(map(layouts.mask_line, store))
         job.write_with_room(part, len(lines), lambda: (part / layouts.SAMPLES_NAME).write_bytes(lines))
+    job.write_with_room(part, _SMALL_BYTES, lambda: write_note(part, spec.layout, store.directory, properties))
     publish_directory(part, directory)
     return JobResult(outputs=[], summary={"samples": len(store), "bytes": total, "directory": str(directory)})
 
@@ -82,8 +84,12 @@ def _require_sound(store: StoreReader, entry: FileEntry) -> None:
 
 
 def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
-    """Make a store of another trainer's files; samples that cannot be believed are quarantined. Raises Precondition."""
+    """Make a store of another trainer's files; samples that cannot be believed are quarantined.
+
+    Raises Precondition, also where the note of an export beside them says that they are something else.
+    """
     source, model = resolve_path(job.root, spec.directory), resolve_path(job.root, spec.target_model)
+    note = read_note(source)
     found = list(layouts.read_all(source, spec.layout, len(spec.layer_ids)))
     template = ChatTemplate(model, spec.chat_template_kwargs)
     first = found[0]
@@ -92,13 +98,18 @@ def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
         layer_ids=spec.layer_ids,
         hidden_size=first.sample.final_hidden_states.shape[1],
         dtype=first.dtype,
-        final_norm="post_norm" if spec.layout == "specforge" else "pre_norm",
+        final_norm=norm_of(spec.layout),
         target_config_sha256=hash_file(model / "config.json"),
         tokenizer_sha256=template.tokenizer_sha256,
         chat_template_sha256=template.sha256,
         engine=spec.layout,
         engine_version="imported",
     )
+    if note is None:
+        text = f"no {NOTE_NAME} beside the files: that they are of these layers of {model} is taken on trust"
+        job.tell(Note(level="warning", text=text))
+    else:
+        require_as_noted(note, spec.layout, len(found), properties)
     samples = [each.sample for each in found]
     plan = [Planned(sample.sample_id, sample.input_ids, sample.loss_mask) for sample in samples]
     store = resolve_path(job.root, spec.store)
@@ -117,7 +128,12 @@ def import_files(spec: StoreImportSpec, job: JobContext) -> JobResult:
         job.tell(FilesCopied(bytes_done=done, bytes_total=total))
     inputs = {"source": str(source), "target": str(model)}
     filling.finish(fingerprint_of({"artifact": "import", "layout": spec.layout, **inputs}), inputs)
-    summary = {"samples": len(filling.writer.written), "bytes": total, "quarantined": filling.quarantined}
+    summary = {
+        "samples": len(filling.writer.written),
+        "bytes": total,
+        "quarantined": filling.quarantined,
+        "vouched_for": note is not None,
+    }
     return JobResult(outputs=[artifact_ref("store", store)], summary={**summary})
 
 
