@@ -202,7 +202,7 @@ def test_the_command_opens_the_screen_on_the_host_that_was_asked_for(
     async def start(scenario: str) -> HostConfig:
         return HostConfig(name=f"demo-{scenario}", address="127.0.0.1")
 
-    monkeypatch.setattr("console.ui.app.run_screen", lambda host: opened.append(host) or 0)
+    monkeypatch.setattr("console.ui.start.run_screen", lambda host: opened.append(host) or 0)
     monkeypatch.setattr("console.cli.demo.require_terminal", lambda: None)
     monkeypatch.setattr(operations_demo, "start_demo", start)
     assert CliRunner().invoke(app, ["demo"]).exit_code == 0
