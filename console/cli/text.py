@@ -61,7 +61,7 @@ from remote.protocol.progress import (
     TrainingPhase,
     TrialAdvanced,
 )
-from remote.protocol.reports import RunPlan, VerdictReport
+from remote.protocol.reports import RunPlan, StagePlan, VerdictReport
 
 
 def state_words(state: JobState) -> str:  # noqa: C901, PLR0911 - one case a state
@@ -264,17 +264,28 @@ def plan_lines(plan: RunPlan) -> list[str]:
     lines = [
         f"run {plan.run.name} in {one_line(plan.directory)}",
         f"needs {format_bytes(plan.bytes_needed)}, {format_bytes(plan.bytes_free)} are free",
+        *(
+            []
+            if plan.seconds is None
+            else [f"takes about {format_duration(max(1.0, plan.seconds))}, as earlier runs did here"]
+        ),
         "",
     ]
     for stage in plan.stages:
         need = "" if stage.bytes_needed is None else format_bytes(stage.bytes_needed)
-        lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {one_line(stage.reason)}")
+        lines.append(f"{stage.action:<7} {stage.stage:<11} {need:>9}  {one_line(stage.reason)}{_expected(stage)}")
         if stage.command and stage.action != "skip":
             lines.append(f"{'':29}  $ {one_line(' '.join(stage.command))}")
     lines += ["", *(f"problem: {one_line(problem)}" for problem in plan.problems)]
     lines += [f"risk: {one_line(risk)}" for risk in plan.risks]
     lines.append(f"fingerprint {plan.fingerprint}")
     return lines
+
+
+def _expected(stage: StagePlan) -> str:
+    if stage.seconds is None or stage.seconds_from is None or stage.seconds < 1:
+        return ""
+    return f"; about {format_duration(stage.seconds)}, by {one_line(stage.seconds_from)}"
 
 
 def verdict_lines(verdict: VerdictReport) -> list[str]:

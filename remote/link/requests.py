@@ -155,9 +155,11 @@ class Desk:
         match request:
             case PlanRun(document=document, overrides=overrides):
                 from remote.pipeline.applying import keep_plan  # noqa: PLC0415
+                from remote.pipeline.foretelling import foretell, past_runs  # noqa: PLC0415
                 from remote.pipeline.plan import plan_run  # noqa: PLC0415
 
                 plan = plan_run(document, overrides, root=store.root, python=store.python)
+                plan = foretell(plan, past_runs(store))
                 keep_plan(store.root, plan)
                 return plan
             case ReadPlan(fingerprint=fingerprint):

@@ -9,7 +9,7 @@ from remote.artifacts import reserve
 from remote.errors import Conflict, NotFound
 from remote.jobs.difference import differences, few_words
 from remote.pipeline.plan import draw_plan
-from remote.protocol.reports import RunPlan
+from remote.protocol.reports import RunPlan, StagePlan
 from remote.protocol.run import RunConfig
 
 MOST_PLANS = 100
@@ -74,4 +74,11 @@ def what_changed(shown: RunPlan, now: RunPlan) -> list[str]:
         and (before[stage.stage].action, before[stage.stage].reason) != (stage.action, stage.reason)
     ]
     obstacles = [problem for problem in now.problems if problem not in shown.problems]
-    return [*inputs, *steps, *obstacles] or differences(shown.stages, now.stages) or ["something of its commands"]
+    return (
+        [*inputs, *steps, *obstacles] or differences(_timeless(shown), _timeless(now)) or ["something of its commands"]
+    )
+
+
+def _timeless(plan: RunPlan) -> list[StagePlan]:
+    """The stages without what this host's past says of them, which grows with every run."""
+    return [msgspec.structs.replace(stage, seconds=None, seconds_from=None) for stage in plan.stages]

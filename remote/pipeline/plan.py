@@ -24,6 +24,9 @@ from remote.protocol.run import RunConfig
 from remote.protocol.specs import ServerSpec, Spec
 from remote.telemetry.figures import bytes_text
 
+UNKNOWN_TIME = "how long it takes is not known beforehand"
+"""The risk of a run whose like this host has not seen."""
+
 Action = Literal["run", "skip", "resume"]
 
 _KEPT_BY_ENGINE = 7
@@ -119,7 +122,7 @@ def _risks(blueprint: Blueprint, found: Found, needed: int, free: int) -> list[s
     if blueprint.run.vocabulary.minimum_coverage == 0:
         risks.append("vocabulary.minimum_coverage is 0: a mapping that covers little stops nothing")
     if needed and not any(isinstance(reuse, Valid) for reuse in there.values()):
-        risks.append("how long it takes is not known beforehand")
+        risks.append(UNKNOWN_TIME)
     return risks
 
 

@@ -253,6 +253,8 @@ class VerdictReport(Message, frozen=True, kw_only=True):
 class StagePlan(Message, frozen=True, kw_only=True):
     """What a stage will do; bytes and seconds are None where nothing is known to estimate them from.
 
+    `seconds_from` is the run whose stage of the like the seconds were estimated from.
+
     For a server `command` is that of its engine, also where it is skipped, and `environment` is laid over the inherited one.
     """
 
@@ -264,6 +266,7 @@ class StagePlan(Message, frozen=True, kw_only=True):
     bytes_needed: int | None
     seconds: float | None
     environment: dict[str, str] = {}
+    seconds_from: str | None = None
 
 
 class RunPlan(Message, frozen=True, kw_only=True):

@@ -546,6 +546,7 @@ STAGE_PLAN = reports.StagePlan(
     bytes_needed=1 << 30,
     seconds=240.0,
     environment={"OMP_NUM_THREADS": "1"},
+    seconds_from="run-embedded-20261203-1",
 )
 RUN_PLAN = reports.RunPlan(
     run=RUN,

@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from console.config.hosts import RESERVED
 from console.state.sanitize import one_line, sanitize
-from console.state.units import format_bytes
+from console.state.units import format_bytes, format_duration
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.reports import RunPlan
@@ -219,9 +219,13 @@ def plan_text(plan: RunPlan) -> RenderableType:
     stages.add_column(no_wrap=True)
     stages.add_column()
     for stage in plan.stages:
-        need = "" if not stage.bytes_needed else f" ({format_bytes(stage.bytes_needed)})"
+        costs = [format_bytes(stage.bytes_needed)] if stage.bytes_needed else []
+        costs += [f"about {format_duration(stage.seconds)}"] if (stage.seconds or 0) >= 1 else []
+        need = f" ({', '.join(costs)})" if costs else ""
         stages.add_row(Text(stage.action), Text(stage.stage), Text(sanitize(f"{stage.reason}{need}")))
     room = f"needs {format_bytes(plan.bytes_needed)} on disk, {format_bytes(plan.bytes_free)} are free\n"
+    if plan.seconds is not None:
+        room += f"takes about {format_duration(max(1.0, plan.seconds))}, as earlier runs did on this host\n"
     parts: list[RenderableType] = [Text(sanitize(plan.directory)), Text(room), stages]
     parts += [Text(sanitize(f"\n✗ {problem}"), style="bold") for problem in plan.problems]
     return Group(*parts)
