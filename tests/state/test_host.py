@@ -130,8 +130,14 @@ def test_a_welcome_outlives_the_link(events) -> None:
     assert isinstance(state.link, Connecting)
 
 
-def test_a_lost_link_says_when_it_tries_again_and_that_jobs_go_on() -> None:
+def test_a_host_that_was_never_reached_is_not_said_to_have_jobs() -> None:
     state = HostState("lab")
+    state.apply(Lost(since=100.0, reason="refused", retry_at=108.0), 100.0)
+    assert alerts(state, 103.0) == [("not reached for 3 s, next try in 5 s (refused)", True)]
+
+
+def test_a_lost_link_says_when_it_tries_again_and_that_jobs_go_on(events) -> None:
+    state = played(events, until=1.0)
     state.apply(Lost(since=100.0, reason="\x1b[31mreset", retry_at=108.0), 100.0)
     assert alerts(state, 103.0) == [("link lost 3 s ago, next try in 5 s, jobs on the host go on (reset)", True)]
     state.apply(Closed(error=ErrorInfo(code=ErrorCode.CONNECTION, message="the host key has changed")), 110.0)
