@@ -44,6 +44,7 @@ CASES = [
     Case("sglang", "tiny-llama", [1, 2, 3], SGLANG, "torch_native"),
     # Its first id may not be 1 for this architecture: SGLang would shift them all.
     Case("sglang", "tiny-dsv3", [2, 3, 4, 5], SGLANG, "intel_amx"),
+    Case("sglang", "tiny-llama", [1, 2, 3], SGLANG, "torch_native", ranks=2),
     Case("vllm", "tiny-llama", [1, 2, 3], VLLM),
     # Of its own accord it takes tiles for latent attention where the processor has them, which know no float32. On a CPU it does not
     # cut prefills of latent attention, and a prompt longer than a batch would wait for ever.
@@ -62,6 +63,7 @@ def spec_of(case: Case, model: Path, spool: Path, vllm_python: Path) -> ServerSp
         max_running_requests=8,
         context_length=512,
         flags=case.flags,
+        environment={"SGLANG_CPU_OMP_THREADS_BIND": "|".join(map(str, range(case.ranks)))} if case.ranks > 1 else {},
     )
     return ServerSpec(
         model=str(model), engine=engine, capture=Capture(layer_ids=case.layer_ids, spool_directory=str(spool))
