@@ -204,3 +204,10 @@ def test_what_came_from_another_host_is_tidied_away_once_it_has_its_place(root: 
     work(MappingCopySpec(source="incoming/m", destination="mappings/copy", origin="lab:/m"), job)
     assert not (root / "incoming/m").exists()
     assert read_mapping(root / "mappings/copy").target_ids.tolist() == [7, 300]
+
+
+def test_token_ids_of_a_data_file_are_counted_as_they_are(root: Path, job: JobContext) -> None:
+    line = {"id": "ids", "input_ids": [3, 4, 4, 5], "loss_mask": [0, 1, 1, 1]}
+    (root / "ids.jsonl").write_text(json.dumps(line) + "\n")
+    report = measure(job, sources=[TokenSource(path="ids.jsonl")], draft_vocab_size=2)
+    assert sum(source.tokens for source in report.sources) == 3

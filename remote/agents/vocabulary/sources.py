@@ -88,14 +88,19 @@ class Counter:
     def _count_conversations(self, path: Path, source: TokenSource) -> Counted:
         template, parts = ChatTemplate(self._model), list[Answers]()
         for conversation in read_conversations(path):
-            tokens = template.tokenize(conversation.conversations, truncated=conversation.truncated)
-            ids = np.asarray(tokens.input_ids[: self._max_length], np.int32)
-            mask = np.asarray(tokens.loss_mask[: self._max_length], np.bool_)
+            if conversation.input_ids is None:
+                read, counts_for_loss = template.tokenize(conversation.conversations, truncated=conversation.truncated)
+            else:
+                read, counts_for_loss = conversation.input_ids, conversation.loss_mask
+            if max(read, default=0) >= self.vocab_size:
+                raise Precondition(
+                    f"{path}: {conversation.id} has token {max(read)}, {self._model} has {self.vocab_size}"
+                )
+            ids = np.asarray(read[: self._max_length], np.int32)
+            mask = np.asarray(counts_for_loss[: self._max_length], np.bool_)
             parts.append(answers_of(ids, mask, np.zeros(1, np.int64)))
         answered = np.concatenate([part.tokens for part in parts]) if parts else np.zeros(0, np.int32)
         counts = np.bincount(answered, minlength=self.vocab_size)
-        if len(counts) > self.vocab_size:
-            raise Precondition(f"{self._model} names {self.vocab_size} tokens and makes token {len(counts) - 1}")
         return Counted(_describe(path, "conversations", source, counts, hash_file(path)), counts, lambda: iter(parts))
 
     def _take_counts(self, path: Path, source: TokenSource) -> Counted:
