@@ -15,6 +15,7 @@ from console.errors import ConnectionFailed, ConsoleError
 from console.link.deploy import bootstrap_command, program_command, release
 from console.link.engine_http import Reader, Writer
 from console.state.allocation import QUEUE_FORMAT, Allocation, Ending, Pending, Running, read_queue
+from remote.protocol.codec import KEPT_VARIABLE
 from remote.protocol.errors import ErrorCode, ErrorInfo
 
 
@@ -45,7 +46,7 @@ def batch_script(host: HostConfig, slurm: SlurmConfig, actor: str) -> str:
 def step_command(slurm_job: int, command: str) -> str:
     """The command line that runs `command` as a step of the allocation, on the same standard input and output."""
     srun = f"srun --jobid={slurm_job} --overlap --nodes=1 --ntasks=1 --mem=0 --mpi=none --input=all"
-    return f"exec {srun} env ROOST_KEPT=1 sh -c {shlex.quote(command)}"
+    return f"exec {srun} env {KEPT_VARIABLE}=1 sh -c {shlex.quote(command)}"
 
 
 async def find_allocation(connection: asyncssh.SSHClientConnection, host: HostConfig) -> Allocation | None:

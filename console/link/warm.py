@@ -126,7 +126,7 @@ async def _ask(path: Path, wanted: Wanted) -> tuple[asyncio.StreamReader, asynci
     except (OSError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         _hang_up(writer)
         raise ConnectionFailed(str(error) or "the background session does not answer") from error
-    except BaseException:
+    except BaseException:  # a refusal, and a cancelled task as well: the socket would stay open
         _hang_up(writer)
         raise
     return reader, writer

@@ -1,8 +1,8 @@
 """The keeper of a batch allocation: it starts supervisors for links that are steps of the allocation.
 
 A batch system ends a step together with all that the step has started, and a link is such a step: what it starts itself would end when
-the console hangs up. The keeper is the allocation's batch script, which lives as long as the allocation does. Links name it by
-`$ROOST_KEPT` and reach it at a socket beside the root's locks, which is local to the node and private to the user.
+the console hangs up. The keeper is the allocation's batch script, which lives as long as the allocation does. Links have
+`$ROOST_KEPT` set and reach it at a socket beside the root's locks, which is local to the node and private to the user.
 """
 
 import contextlib
@@ -19,9 +19,6 @@ from remote.errors import Conflict, Precondition, WorkFailed
 from remote.jobs import process
 from remote.jobs.locks import lock_directory
 from remote.jobs.work import become_subreaper, reap
-
-KEPT_VARIABLE = "ROOST_KEPT"
-"""Set where a link is a step: supervisors are the keeper's to start."""
 
 Start = Callable[[Path, list[str], dict[str, str]], bytes | None]
 """Runs a supervisor's command for a job's directory, in an environment: `remote.jobs.spawn.start_detached`."""

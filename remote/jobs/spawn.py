@@ -9,6 +9,7 @@ from pathlib import Path
 from remote.artifacts import reserve
 from remote.errors import Precondition, WorkFailed
 from remote.jobs import keeper, process, supervisor
+from remote.protocol.codec import KEPT_VARIABLE
 
 START_TIMEOUT_S = 30.0
 
@@ -21,7 +22,7 @@ def spawn_supervisor(python: str, directory: Path, cookie: str) -> None:
     """
     root, argv = directory.parents[1], [python, "-I", str(Path(supervisor.__file__).resolve()), str(directory)]
     mark = {process.SUPERVISOR_VARIABLE: cookie}
-    if keeper.KEPT_VARIABLE in os.environ:
+    if KEPT_VARIABLE in os.environ:
         answer = keeper.start_by_keeper(root, directory, argv, mark)
     else:
         answer = start_detached(directory, argv, {**_inherited(), **mark})

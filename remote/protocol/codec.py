@@ -12,6 +12,9 @@ from remote.protocol.specs import Spec
 MAX_LINE_BYTES = 1 << 20
 """The longest line that either side sends or accepts, newline included."""
 
+KEPT_VARIABLE = "ROOST_KEPT"
+"""Set where a link is a step of a batch allocation: supervisors are its keeper's to start."""
+
 READY_MARKER = b"@@ROOST-READY"
 """Written once on a line of its own before the first frame; everything before it is a banner or a noisy shell."""
 

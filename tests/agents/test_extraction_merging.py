@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -64,7 +65,16 @@ def test_no_byte_is_written_twice_on_one_file_system_and_without_second_names_it
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [extract(engine, tmp_path, number, 2) for number in (1, 2)]
+    wanted_room: list[Path] = []
+    write = JobContext.write_with_room
+
+    def record(job: JobContext, path: Path, *rest: Any, **more: Any) -> object:
+        wanted_room.append(path)
+        return write(job, path, *rest, **more)
+
+    monkeypatch.setattr(JobContext, "write_with_room", record)
     merge(StoreMergeSpec(parts=parts, store="linked"), context(tmp_path, "merge-1"))
+    assert {path.suffix for path in wanted_room} == {".part"}, "what is only named again needs no room"
 
     def refuse(*_: object) -> None:
         raise OSError(18, os.strerror(18))

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from remote.errors import Precondition
-from remote.jobs.keeper import KEPT_VARIABLE, socket_path
+from remote.jobs.keeper import socket_path
+from remote.protocol.codec import KEPT_VARIABLE
 from remote.protocol.jobs import Finished, Running
 from tests.jobs.workshop import RELEASE, Workshop
 

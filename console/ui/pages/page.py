@@ -27,6 +27,8 @@ class Page(OwnKeysScreen):
 
     A subclass names itself as `keymap.PAGES` does, yields its widgets in `content`, and draws them in `show_content`. One that
     has to ask the host sets `asks_every_s` and asks in `ask`; a question that failed is in `failed` until the next one.
+
+    Textual's metaclass leaves no room for that of abstract classes, so what a subclass must have raises NotImplementedError here.
     """
 
     BINDINGS = [Binding("escape", "app.page('overview')", "Overview")]

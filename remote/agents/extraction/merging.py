@@ -123,13 +123,15 @@ def _bring(job: JobContext, part: _Part, entry: FileEntry, target: Path) -> File
     """The part's file under another name, or a copy of it; both are believed only by their hash."""
     source = part.directory / entry.name
 
-    def bring() -> None:
-        try:
-            os.link(source, target)
-        except OSError:  # another file system, or one without second names
-            shutil.copyfile(source, target)
-
-    job.write_with_room(target, entry.bytes + _SMALL_BYTES, bring, clean=lambda: target.unlink(missing_ok=True))
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without second names
+        job.write_with_room(
+            target,
+            entry.bytes + _SMALL_BYTES,
+            lambda: shutil.copyfile(source, target),
+            clean=lambda: target.unlink(missing_ok=True),
+        )
     if hash_file(target) != entry.sha256:
         raise _damaged(part.directory, f"{entry.name} has other content than when it was finished")
     return FileEntry(name=target.name, bytes=entry.bytes, sha256=entry.sha256)
