@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -46,6 +47,7 @@ from remote.protocol.frames import Event, JobChanged
 from remote.protocol.jobs import is_over
 
 _DRAIN_S = 0.1
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 _REFRESH_S = 1.0
 _OWN_FILES_S = 2.0
 
@@ -97,6 +99,9 @@ class RoostApp(Actions):
         if self._memory.page in self._pages:
             self.action_page(self._memory.page)
         self.feed.listen()
+        if not self.is_headless:
+            # Textual leaves this signal to Python, which ends at once and leaves the screen's drawing in the terminal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, _ENDED_BY_SIGTERM)
         self._apply_keys()
         self._tell([*filter(None, [self._memory_problem]), *self._own.problems])
         self.set_interval(_DRAIN_S, self._drain)
