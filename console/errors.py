@@ -69,7 +69,7 @@ class ApprovalAwaited(ConfirmationNeeded):
     def __init__(self, approval_id: str, what: str, why: str) -> None:
         super().__init__(
             f"{what} waits for a person as {approval_id}: {why}",
-            hint="the screen shows it (key a), `roost approvals approve` or `refuse` answers it",
+            hint="a person answers it on the screen (key a) or with `roost approvals`; whoever asked only waits",
             next_command=f"roost approvals wait {approval_id}",
         )
         self.info = structs.replace(self.info, approval_id=approval_id)

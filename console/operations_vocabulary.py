@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from console.errors import ConsoleError, UsageError
-from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, start_job
+from console.operations import PLAN_TIMEOUT_S, Session, ask, follow_job, start_job, was_started
 from console.operations_bulk import pull, push
 from console.state.mappings import CopyPlan, copy_consequence, why_not_copied
 from remote.protocol.errors import ErrorCode, ErrorInfo
@@ -23,6 +23,8 @@ from remote.protocol.mappings import (
 from remote.protocol.reports import MappingInspection, MappingReport
 from remote.protocol.requests import InspectMapping, ReadCoverage, ValidateMapping
 from remote.protocol.specs import MappingCopySpec
+
+_COPY = "mapping-copy"
 
 _OUTGOING = "outgoing"
 """Where below ROOT the sealed copies lie of foreign mappings that go to other hosts."""
@@ -65,6 +67,21 @@ async def plan_mapping_copy(session: Session, source: str, receiver: Session, de
     )
 
 
+def refuse_copy(plan: CopyPlan, *, replace: bool) -> None:
+    """Raise what stands against a copy: a precondition for its source, a conflict where it would replace another mapping unasked."""
+    if plan.problems:
+        raise _unmet(f"{plan.source.path} is not copied", " ".join(plan.problems))
+    if plan.replaces and not replace:
+        raise ConsoleError(
+            ErrorInfo(
+                code=ErrorCode.CONFLICT,
+                message=f"another mapping lies at {plan.destination} on {plan.host}; nothing was written",
+                hint="copy to another name; to put that one aside, which keeps it beside the new one, is a person's decision: replace",
+                next_command=f"roost vocabulary inspect {plan.destination} --host {plan.host}",
+            )
+        )
+
+
 async def find_mapping(session: Session, path: str) -> MappingReport | None:
     """What lies at a path of the host; None for no mapping."""
     try:
@@ -84,9 +101,15 @@ async def start_mapping_copy(
     origin: str | None = None,
     op_id: OpId | None = None,
 ) -> Job:
-    """Start a checked copy of a mapping as a job; a different destination is only replaced when told to, and kept."""
+    """Start a checked copy of a mapping as a job; a different destination is only replaced when told to, and kept.
+
+    Raises at once what the job would only find when it is at work: not_found for no mapping at `source`, a precondition for one
+    that must not be copied, a conflict for another one at `destination`.
+    """
+    if not await was_started(session, _COPY, op_id):
+        refuse_copy(await plan_mapping_copy(session, source, session, destination), replace=replace)
     spec = MappingCopySpec(source=source, destination=destination, replace=replace, origin=origin)
-    return await start_job(session, "mapping-copy", spec, op_id=op_id)
+    return await start_job(session, _COPY, spec, op_id=op_id)
 
 
 async def start_mapping_build(session: Session, spec: MappingBuildSpec, *, op_id: OpId | None = None) -> Job:

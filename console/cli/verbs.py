@@ -107,9 +107,19 @@ class Root(TyperGroup):
 
 def _show(error: Any, *, as_json: bool) -> int:  # noqa: ANN401 - Typer's
     if as_json:
-        print_document("error", ErrorInfo(code=ErrorCode.USAGE, message=error.format_message()))
+        print_document("error", ErrorInfo(code=ErrorCode.USAGE, message=error.format_message(), hint=_way_out(error)))
     error.show()
     return error.exit_code
+
+
+def _way_out(error: Any) -> str | None:  # noqa: ANN401 - Typer's
+    """What the command that was not understood has: its verbs, or where its options are described."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return None
+    if isinstance(context.command, TyperGroup):
+        return f"the verbs of `{context.command_path}` are {', '.join(context.command.commands)}"
+    return f"`{context.command_path} --help` describes it"
 
 
 class Verbs(typer.Typer):

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import typer
 
 from console import operations, operations_vocabulary
+from console.cli.agreement import agreement
 from console.cli.jobs import JobName, carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, Key, NoWait, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
@@ -230,6 +232,9 @@ def copy(
     to: Annotated[str | None, typer.Option("--to", metavar="HOST", help="The host that it goes to.")] = None,
     host: Host = operations.EMBEDDED,
     replace: Annotated[bool, typer.Option("--replace", help="Put another mapping at DST aside.")] = False,  # noqa: FBT002
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="DST", help="With --replace: DST again, to do it unasked.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what lies at DST and what would be done.")] = False,  # noqa: FBT002
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
@@ -243,17 +248,38 @@ def copy(
         return
 
     async def arrive(session: operations.Session) -> Job:
-        if to is None:
-            return await operations_vocabulary.start_mapping_copy(
-                session, source, destination, replace=replace, op_id=key
-            )
         async with operations.open_host(host, actor=ACTOR) as sender:
-            landed, origin = await operations_vocabulary.bring_mapping(sender, source, session, report=narrate)
-        return await operations_vocabulary.start_mapping_copy(
-            session, landed, destination, replace=replace, origin=origin, op_id=key
-        )
+            plan = await operations_vocabulary.plan_mapping_copy(sender, source, session, destination)
+            operations_vocabulary.refuse_copy(plan, replace=replace)
+            landed, origin = source, None
+            with _replacing(
+                plan, confirm, again=f"{_copy_command(source, host, destination, to)} --confirm {destination}"
+            ):
+                if to is not None:
+                    landed, origin = await operations_vocabulary.bring_mapping(sender, source, session, report=narrate)
+                return await operations_vocabulary.start_mapping_copy(
+                    session, landed, destination, replace=replace, origin=origin, op_id=key
+                )
 
     _carry_out("copy", to or host, arrive, destination, timeout_s=timeout, no_wait=no_wait, as_json=as_json)
+
+
+def _copy_command(source: str, host: str, destination: str, to: str | None) -> str:
+    other = "" if to is None else f" --to {to}"
+    return f"roost vocabulary copy {source} {destination} --host {host}{other} --replace"
+
+
+def _replacing(plan: CopyPlan, confirm: str | None, *, again: str) -> AbstractContextManager[None]:
+    """A person's yes where a copy puts another mapping aside; nothing is asked where it does not."""
+    if not plan.replaces:
+        return nullcontext()
+    return agreement(
+        f"Put the other mapping at {plan.destination} on {plan.host} aside? It is kept beside the new one.",
+        said=confirm,
+        expected=plan.destination,
+        message=f"another mapping at {plan.destination} on {plan.host} would be put aside",
+        again=again,
+    )
 
 
 def _show_copy_plan(source: str, host: str, destination: str, to: str, *, replace: bool, as_json: bool) -> None:

@@ -52,10 +52,13 @@ def _link_alerts(state: HostState, now: float) -> list[Alert]:
 
 def _job_alerts(state: HostState) -> list[Alert]:
     found: list[Alert] = []
+    of_paused = {job.run_id for job in state.shown_jobs() if isinstance(job.state, Paused)}
     for job in state.shown_jobs():
         match job.state:
             case Stalled(heartbeat_age_s=age):
                 found.append(Alert(f"{job.job_id}: no heartbeat for {format_duration(age)}", is_grave=False))
+            case Paused() if job.job_id in of_paused:
+                pass  # a run that waits for its job, which has said so
             case Paused(reason=reason):
                 found.append(Alert(f"{job.job_id} is paused: {one_line(reason)}", is_grave=False))
             case Orphaned() | Foreign() | Unkillable() | Quarantined():

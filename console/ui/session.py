@@ -9,6 +9,7 @@ from console.operations import Session
 from console.state.link import LinkState
 from remote.protocol.approvals import Approval
 from remote.protocol.frames import Event
+from remote.protocol.ids import new_op_id
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalEntry
 from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
@@ -136,8 +137,8 @@ class LiveSession:
         return await operations.plan_run(self._session, operations.run_document(source))
 
     async def start_run(self, plan: RunPlan) -> Job:
-        """Start what was planned."""
-        return await operations.start_run(self._session, plan)
+        """Start exactly what was planned, or raise what changed since; each time anew."""
+        return await operations.apply_plan(self._session, plan.fingerprint, op_id=new_op_id())
 
     async def stop_job(self, job: Job) -> Job:
         """Stop a job as it was seen; refused when it changed since."""

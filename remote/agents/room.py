@@ -72,10 +72,33 @@ class _Pause(msgspec.Struct, frozen=True, kw_only=True):
     v: int = 1
     since: float
     reason: str
-    path: str
-    bytes_free: int
-    inodes_free: int | None
-    bytes_needed: int | None
+    path: str | None = None
+    bytes_free: int | None = None
+    inodes_free: int | None = None
+    bytes_needed: int | None = None
+
+
+class Waits(NamedTuple):
+    """Another job of this one, which is paused: that is why this one does not get on."""
+
+    job_id: str
+    since: float
+    reason: str
+
+
+def _pause_of(cause: Shortage | Waits, since: float) -> _Pause:
+    match cause:
+        case Waits():
+            return _Pause(since=cause.since, reason=f"{cause.job_id}: {cause.reason}")
+        case Shortage(path=path, free=free):
+            return _Pause(
+                since=since,
+                reason=cause.reason,
+                path=str(path),
+                bytes_free=free.bytes,
+                inodes_free=free.inodes,
+                bytes_needed=cause.bytes_needed,
+            )
 
 
 def free_at(path: Path) -> Free:
@@ -195,6 +218,12 @@ class Room:
                 pause(shortage)
                 self._rest()
 
+    @contextmanager
+    def beside_others(self) -> Iterator[Callable[[Waits | None], None]]:
+        """For a job that waits for others: called with one that is paused it is paused, too, until called with None or left."""
+        with self._waiter() as pause:
+            yield pause
+
     def _rest_until_grown(self, before: Shortage, longest_s: float) -> bool:
         """Wait for the disk to have more, but not for ever: a quota may leave what it counts as it is. Whether it has more."""
         deadline = time.monotonic() + longest_s
@@ -210,26 +239,18 @@ class Room:
             raise Stopped
 
     @contextmanager
-    def _waiter(self) -> Iterator[Callable[[Shortage | None], None]]:
-        """Whoever may have to wait: the shortage that it calls with is the job's pause until it calls with None or leaves."""
+    def _waiter(self) -> Iterator[Callable[[Shortage | Waits | None], None]]:
+        """Whoever may have to wait: what it calls with is the job's pause until it calls with None or leaves."""
         me = object()
         try:
-            yield lambda shortage: self._go_on(me) if shortage is None else self._pause(me, shortage)
+            yield lambda cause: self._go_on(me) if cause is None else self._pause(me, cause)
         finally:
             self._go_on(me)
 
-    def _pause(self, me: object, shortage: Shortage) -> None:
+    def _pause(self, me: object, cause: Shortage | Waits) -> None:
         with self._lock:
             known = self._waiting.get(me)
-            since = time.time() if known is None else known.since
-            pause = _Pause(
-                since=since,
-                reason=shortage.reason,
-                path=str(shortage.path),
-                bytes_free=shortage.free.bytes,
-                inodes_free=shortage.free.inodes,
-                bytes_needed=shortage.bytes_needed,
-            )
+            pause = _pause_of(cause, time.time() if known is None else known.since)
             if pause == known:
                 return
             self._waiting[me] = pause

@@ -50,7 +50,7 @@ def copy_mapping(
         if not replace:
             raise Conflict(
                 f"{destination} exists and differs from {source}; nothing was written",
-                hint="choose another destination, or pass --replace, which keeps the old one beside it",
+                hint="choose another destination; to put that one aside, which keeps it beside the new one, is a person's decision: --replace",
             )
         _require_a_mapping(destination)
     with land(destination, identity) as landing:

@@ -78,15 +78,15 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PauseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Written by the work while it waits for room to write; gone once it goes on. None of `bytes_needed`: it cannot be told."""
+    """Written by the work while it waits for room to write; gone once it goes on. None: it cannot be told, or another job waits."""
 
     v: int = RECORD_VERSION
     since: float
     reason: str
-    path: str
-    bytes_free: int
-    inodes_free: int | None
-    bytes_needed: int | None
+    path: str | None = None
+    bytes_free: int | None = None
+    inodes_free: int | None = None
+    bytes_needed: int | None = None
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):

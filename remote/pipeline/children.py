@@ -10,13 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from remote.agents.harness import EXIT_PRECONDITION
-from remote.agents.room import Room, Stopped
+from remote.agents.room import Room, Stopped, Waits
 from remote.errors import Precondition, RoostError, WorkFailed
 from remote.jobs.store import JobStore
 from remote.pipeline.progress import Alive, Failed, Succeeded, judge_child
 from remote.protocol.errors import ErrorInfo
 from remote.protocol.ids import new_op_id
-from remote.protocol.jobs import Finished, Job, Lost, Orphaned, is_over
+from remote.protocol.jobs import Finished, Job, Lost, Orphaned, Paused, is_over
 from remote.protocol.progress import Progress
 from remote.protocol.specs import Spec
 
@@ -65,27 +65,29 @@ class Children:
         """Look at the job until `see` says True or it has succeeded; the job as it was then.
 
         Raises Stopped, or WorkFailed when the job, or a server that this run serves with, will not deliver; Precondition when
-        that is what the job says.
+        that is what the job says. While the job is paused, so is the run.
         """
-        pause = _FIRST_POLL_S
-        while True:
-            seen = self._look(job_id)
-            done = see(seen)
-            match judge_child(seen.job.state):
-                case Failed(reason=reason) if not self._stop_requested.is_set():
-                    self._wait_for_dead_servers()
-                    self._check_servers(f"; {job_id} failed: {reason}")
-                    raise self._failure(seen.job, reason)
-                case Succeeded():
+        rest_s = _FIRST_POLL_S
+        with self._room.beside_others() as pause:
+            while True:
+                seen = self._look(job_id)
+                done = see(seen)
+                match judge_child(seen.job.state):
+                    case Failed(reason=reason) if not self._stop_requested.is_set():
+                        self._wait_for_dead_servers()
+                        self._check_servers(f"; {job_id} failed: {reason}")
+                        raise self._failure(seen.job, reason)
+                    case Succeeded():
+                        return seen.job
+                    case Alive() | Failed():
+                        pass
+                if done:
                     return seen.job
-                case Alive() | Failed():
-                    pass
-            if done:
-                return seen.job
-            self._refuse_when_stopping()
-            self._check_servers()
-            self._stop_requested.wait(pause)
-            pause = min(2 * pause, _POLL_S)
+                pause(_waits(seen.job))
+                self._refuse_when_stopping()
+                self._check_servers()
+                self._stop_requested.wait(rest_s)
+                rest_s = min(2 * rest_s, _POLL_S)
 
     def depend_on(self, server: str) -> None:
         """From now on the end of the job `server` is a failure of whatever is being followed."""
@@ -164,6 +166,14 @@ class Children:
     def _refuse_when_stopping(self) -> None:
         if self._stop_requested.is_set():
             raise Stopped("the run was asked to stop; started again, it does nothing twice that is finished")
+
+
+def _waits(job: Job) -> Waits | None:
+    match job.state:
+        case Paused(since=since, reason=reason):
+            return Waits(job.job_id, since, reason)
+        case _:
+            return None
 
 
 def failure(job_id: str, reason: str, *, kind: type[RoostError] = WorkFailed, hint: str | None = None) -> RoostError:

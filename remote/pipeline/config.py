@@ -77,7 +77,10 @@ def _parse(text: str, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{what} is not TOML: {error}") from error
+        raise UsageError(
+            f"{what} is not TOML: {error}",
+            hint='What is planned is a run file\'s text; `preset = "NAME"` alone is a preset.',
+        ) from error
 
 
 def _override(key: str, text: str) -> dict[str, Any]:

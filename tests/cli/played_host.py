@@ -28,6 +28,7 @@ from protocol_samples import (
 )
 
 from console.config.hosts import HostConfig
+from console.errors import HostError
 from console.state.link import Closed, Up
 from remote.protocol.approvals import (
     ApprovalList,
@@ -37,6 +38,7 @@ from remote.protocol.approvals import (
     GetApproval,
     ListApprovals,
 )
+from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage, ReadJournal
@@ -94,6 +96,7 @@ class PlayedHost:
         self.approval = APPROVAL
         self.planned = next(event for event in EVENTS if isinstance(event, ExtractionPlanned))
         self.mapping_report = MAPPING_REPORT
+        self.other_mappings = {}
         self.extraction_plan = EXTRACTION_PLAN
         self.training_plan = TRAINING_PLAN
         self.server_plan = SERVER_PLAN
@@ -112,7 +115,9 @@ class PlayedHost:
             case ListJobs():
                 return JobList(jobs=self.jobs)
             case GetJob(job_id=job_id):
-                return JobReply(job=next(job for job in self.jobs if job.job_id == job_id))
+                if (found := next((job for job in self.jobs if job.job_id == job_id), None)) is None:
+                    raise HostError(ErrorInfo(code=ErrorCode.NOT_FOUND, message=f"there is no job {job_id}"))
+                return JobReply(job=found)
             case ReadVerdict():
                 return VERDICT
             case StartJob(job_id=job_id, spec=spec):
@@ -143,8 +148,8 @@ class PlayedHost:
                 return self.server_plan
             case ReadBenchmark():
                 return BENCHMARK_REPORT
-            case ValidateMapping():
-                return self.mapping_report
+            case ValidateMapping(path=path):
+                return self.other_mappings.get(path, self.mapping_report)
             case InspectMapping():
                 return MAPPING_INSPECTION
             case ReadCoverage():

@@ -268,12 +268,15 @@ def test_a_wait_gives_up_in_time_and_says_how_to_go_on(played_host, roost, monke
 
 
 def test_the_same_key_is_the_same_job(played_host, roost):
+    played_host.mapping_report = SOUND_MAPPING
     words = ("vocabulary", "copy", "a", "b", "--no-wait", "--key", "copy-1", "--json")
     first, again = check(roost(*words)), check(roost(*words))
     assert first["job"]["job_id"] == again["job"]["job_id"] == "mapping-copy-copy-1"
     assert {request.op_id for request in played_host.asked if isinstance(request, StartJob)} == {"copy-1"}
     assert roost("vocabulary", "copy", "a", "b", "--key", "No Key", "--json").exit_code == 2
 
+
+SOUND_MAPPING = msgspec.structs.replace(MAPPING_REPORT, valid=True, layout="roost", provenance="roost")
 
 WAITING = [
     ("vocabulary", "copy", "a", "b"),
@@ -293,6 +296,7 @@ def test_a_job_need_not_be_waited_for_and_no_wait_is_endless(words, played_host,
         yield
 
     monkeypatch.setattr(played_host, "events", silence)
+    played_host.mapping_report = SOUND_MAPPING
     played_host.started_as, played_host.started_result = Running(since=NOW, pid=7), None
     left = roost(*words, "--no-wait", "--json")
     assert left.exit_code == 0
@@ -392,7 +396,7 @@ STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"
 """Agents wait by `wait_for_job` and `wait_for_approval`, and read pages."""
 OF_VERBS_ALONE = {
     *("read_history", "read_past_events", "read_sample_at", "read_topology"),  # agents read the newest sample
-    *("request_server", "start_conversion", "bring_mapping"),  # agents pull, push and copy
+    *("request_server", "start_conversion", "bring_mapping", "refuse_copy"),  # agents pull, push and copy
     *("resolve_extraction", "start_extraction", "start_merge"),  # agents start the run that extracts
 }
 OF_AGENTS = {"agent_policy", "is_petitioning", "petitioning", "record_refusal"}
@@ -407,7 +411,7 @@ def test_what_agents_have_is_what_the_verbs_have():
 
 
 def test_what_a_copy_would_do_is_shown_and_nothing_is_started(played_host, roost):
-    played_host.mapping_report = msgspec.structs.replace(MAPPING_REPORT, valid=True, layout="roost", provenance="roost")
+    played_host.mapping_report = SOUND_MAPPING
     told = roost("vocabulary", "copy", "a", "b", "--dry-run", "--json")
     plan = check(told)
     assert told.exit_code == 0

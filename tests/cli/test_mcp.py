@@ -17,8 +17,10 @@ from played_host import PlayedHost
 from protocol_samples import SERVER_PLAN
 
 from console.cli.mcp.arguments import schema_of_arguments
+from console.cli.mcp.counterparts import COUNTERPARTS
 from console.cli.mcp.server import LARGEST_SCHEMA
 from console.cli.mcp.tools import TOOLS
+from console.cli.spec import VERB_DOCUMENTS
 from console.config.policy import allows, stricter
 from console.documents import DOCUMENTS, schema_of
 from remote.jobs.store import JobStore
@@ -110,14 +112,20 @@ async def test_what_ends_or_moves_something_needs_a_confirmation_or_a_plan(lab, 
 
 async def test_a_person_is_asked_for_what_was_not_confirmed_and_the_agent_waits_for_the_answer(lab, home):
     write_small(home.root / "mappings/a")
+    write_small(home.root / "mappings/b", vocab_size=70)
     words = {"host": "lab", "source": "mappings/a", "destination": "mappings/b", "replace": True, "key": "k"}
     async with agent() as client:
+        assert (await ask(client, "copy_mapping", **words | {"source": "mappings/none"}))["code"] == "not_found"
+        unsaid = await ask(client, "copy_mapping", **words | {"replace": False})
+        assert (unsaid["code"], unsaid["approval_id"]) == ("conflict", None)
+        assert unsaid["hint"].endswith("a person's decision: replace; the tool for it is inspect_mapping")
         asked = await ask(client, "copy_mapping", **words)
         assert asked["code"] == "confirmation"
         approval_id = asked["approval_id"]
         assert (await ask(client, "copy_mapping", **words))["approval_id"] == approval_id
         early = await ask(client, "wait_for_approval", host="lab", approval_id=approval_id, timeout_s=0.1)
         assert (early["code"], early["approval_id"]) == ("timeout", approval_id)
+        assert early["hint"] == "the tool for it is wait_for_approval"
         waiting = asyncio.create_task(ask(client, "wait_for_approval", host="lab", approval_id=approval_id))
         listed = await asyncio.to_thread(roost, "approvals", "list", "--host", "lab", "--json")
         (seen,) = json.loads(listed.stdout)["approvals"]["approvals"]
@@ -274,6 +282,11 @@ async def test_whoever_waits_for_a_job_hears_of_its_progress(lab, home):
         assert "half of it is done" in message
         await ask(client, "stop_job", host="lab", job_id=job.job_id, confirm=job.job_id)
         assert (await waiting).structured_content["job"]["state"]["outcome"] == "stopped"
+
+
+def test_the_tools_that_stand_for_verbs_are_there():
+    assert set(COUNTERPARTS) <= set(VERB_DOCUMENTS)
+    assert set(COUNTERPARTS.values()) <= {tool.name for tool in TOOLS}
 
 
 def test_policies_are_ordered():

@@ -22,7 +22,7 @@ def ended(exit_code: int, outcome: str = "succeeded") -> Finished:
 @pytest.fixture
 def sound(played_host):
     played_host.started_as = ended(0)
-    played_host.mapping_report = msgspec.structs.replace(MAPPING_REPORT, valid=True, findings=[])
+    played_host.mapping_report = msgspec.structs.replace(MAPPING_REPORT, layout="roost", valid=True, findings=[])
     return played_host
 
 
@@ -99,9 +99,23 @@ def test_copies_and_conversions_are_jobs(sound, roost) -> None:
     assert roost("vocabulary", "convert", "a", "b", "--layout", "gguf").exit_code == 2
 
 
-def test_a_failed_job_says_once_what_and_then_what_to_do(played_host, roost) -> None:
-    played_host.started_as = msgspec.structs.replace(ended(5, "failed"), reason="b differs")
-    played_host.server_events = [Note(level="info", text="10 tokens"), Note(level="error", text="b differs")]
+def test_another_mapping_is_only_put_aside_with_a_persons_yes(sound, roost) -> None:
+    (file, *rest) = sound.mapping_report.files
+    other = msgspec.structs.replace(sound.mapping_report, files=[msgspec.structs.replace(file, sha256="0" * 64), *rest])
+    sound.other_mappings["b"] = other
+    unsaid = roost("vocabulary", "copy", "a", "b", "--json")
+    assert (unsaid.exit_code, json.loads(unsaid.stdout)["error"]["code"]) == (5, "conflict")
+    assert roost("vocabulary", "copy", "a", "b", "--replace", "--confirm", "a").exit_code == 6
+    asked = roost("vocabulary", "copy", "a", "b", "--replace", "--json")
+    assert (asked.exit_code, json.loads(asked.stdout)["error"]["approval_id"]) == (6, sound.approval.approval_id)
+    assert not [request for request in sound.asked if isinstance(request, StartJob)]
+    assert roost("vocabulary", "copy", "a", "b", "--replace", "--confirm", "b").exit_code == 0
+    assert started(sound) == MappingCopySpec(source="a", destination="b", replace=True)
+
+
+def test_a_failed_job_says_once_what_and_then_what_to_do(sound, roost) -> None:
+    sound.started_as = msgspec.structs.replace(ended(5, "failed"), reason="b differs")
+    sound.server_events = [Note(level="info", text="10 tokens"), Note(level="error", text="b differs")]
     told = roost("vocabulary", "copy", "a", "b")
     assert told.exit_code == 5
     assert told.stdout == ""

@@ -159,7 +159,8 @@ def test_a_copy_between_hosts_whose_console_is_killed_is_ended_by_the_same_call(
     (one / "source/manifest.json").unlink()
     write_small(other / "mappings/theirs", vocab_size=70)
     destination, old = other / "mappings/theirs", state(other / "mappings/theirs")
-    command = ["vocabulary", "copy", "source", "mappings/theirs", "--host", "lab", "--to", "other", "--replace"]
+    words = ["--replace", "--confirm", "mappings/theirs"]
+    command = ["vocabulary", "copy", "source", "mappings/theirs", "--host", "lab", "--to", "other", *words]
     points: list[tuple[Path, str]] = [
         (one, "jobs/mapping-copy-*"),
         (other, INCOMING),

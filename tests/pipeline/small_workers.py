@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from remote.agents.harness import JobContext, Stopped, main
+from remote.agents.room import Shortage, free_at
 from remote.artifacts.manifest import Manifest, artifact_ref, write_manifest
 from remote.errors import Precondition, WorkFailed
 from remote.protocol.benchmark import BenchmarkLevel, BenchmarkReport, RequestFigures, Spread
@@ -26,7 +27,7 @@ SPECS = (BenchmarkSpec, EvaluationSpec, ExtractionSpec, ServerSpec, TrainingSpec
 Spec = BenchmarkSpec | EvaluationSpec | ExtractionSpec | ServerSpec | TrainingSpec | VocabularySpec
 
 
-def work(spec: Spec, job: JobContext) -> JobResult:
+def work(spec: Spec, job: JobContext) -> JobResult:  # noqa: C901 - one for each behaviour and kind of work
     behaviour = _behaviour(job)
     if behaviour == "fail":
         raise WorkFailed("the work was told to fail")
@@ -34,6 +35,8 @@ def work(spec: Spec, job: JobContext) -> JobResult:
         raise Precondition("it covers too little", hint="raise it")
     if behaviour == "hang":
         return _hang(job)
+    if behaviour == "find no room":
+        _wait_for_room(job)
     match spec:
         case ServerSpec():
             return _serve(job, behaviour)
@@ -51,6 +54,11 @@ def work(spec: Spec, job: JobContext) -> JobResult:
             return _evaluate(spec, job)
         case BenchmarkSpec():
             return _measure(spec, job)
+
+
+def _wait_for_room(job: JobContext) -> None:
+    full = Shortage(job.root, free_at(job.root), 1 << 60, 1)
+    job.room.wait_while(lambda: None if (job.root / "room").exists() else full)
 
 
 def _behaviour(job: JobContext) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from remote.agents.harness import JobContext, Stopped
@@ -16,11 +17,12 @@ from remote.errors import Conflict, Precondition, RoostError, WorkFailed
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.launch import plan as plan_launch
 from remote.jobs.locks import lock_directory
+from remote.jobs.records import PauseRecord
 from remote.jobs.store import JobStore
 from remote.pipeline.config import load_run
 from remote.pipeline.runner import conduct
 from remote.protocol.codec import decode_progress_record
-from remote.protocol.jobs import Finished, Job, JobResult, is_over
+from remote.protocol.jobs import Finished, Job, JobResult, Paused, is_over
 from remote.protocol.progress import (
     STAGES,
     Note,
@@ -324,6 +326,23 @@ def test_a_stop_ends_every_job_and_says_so(bench: Bench):
         "server": "stopped",
         "extraction": "stopped",
     }
+
+
+def test_a_run_whose_job_is_paused_is_paused_with_its_reason_and_goes_on_with_it(bench: Bench):
+    bench.misbehave(extraction="find no room")
+    job = bench.open()
+    thread, caught = bench.conduct_beside(job)
+    until((job.directory / "pause.json").exists)
+    pause = msgspec.json.decode((job.directory / "pause.json").read_bytes(), type=PauseRecord)
+    assert pause.reason.startswith("run-1-extraction: no room to write")
+    stage = bench.store.get("run-1-extraction").state
+    assert isinstance(stage, Paused)
+    assert pause.since == stage.since
+    (bench.root / "room").touch()
+    thread.join(60)
+    assert caught == []
+    assert not (job.directory / "pause.json").exists()
+    assert kinds(job)["verdict"] == "done"
 
 
 def _outcome(job: Job) -> str:

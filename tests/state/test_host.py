@@ -148,7 +148,7 @@ def test_what_wants_a_person_is_an_alert() -> None:
     state = HostState("lab")
     state.set_jobs(
         [
-            job("run-a", Running(since=0, pid=1), created_at=1, agent="run"),
+            job("run-a", Paused(since=0, pid=1, reason="waits: the disk is full"), created_at=1, agent="run"),
             job("stuck", Stalled(since=0, pid=1, heartbeat_age_s=70), created_at=2, run_id="run-a"),
             job("waits", Paused(since=0, pid=1, reason="the disk is full"), created_at=3, run_id="run-a"),
         ]
@@ -156,6 +156,7 @@ def test_what_wants_a_person_is_an_alert() -> None:
     found = " | ".join(map(str, alerts(state, 0.0)))
     assert "stuck: no heartbeat for 1:10" in found
     assert "waits is paused: the disk is full" in found
+    assert "run-a is paused" not in found, "its job says the same"
 
 
 def test_runway_is_free_space_over_fill_rate_and_unknown_when_it_does_not_fill() -> None:

@@ -62,7 +62,9 @@ class RunFile(Arguments, frozen=True, kw_only=True):
 
     run_file: Annotated[
         str,
-        Meta(description='The text of a run file (TOML). `preset = "embedded"` alone is the run of the embedded host.'),
+        Meta(
+            description='The text itself of a run file (TOML), not its path. `preset = "embedded"` alone is the run of the embedded host.'
+        ),
     ]
     overrides: Annotated[dict[str, str], Meta(description='Such as {"training.steps": "20"}.')] = {}
 

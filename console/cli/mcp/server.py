@@ -15,6 +15,7 @@ from mcp.server.stdio import stdio_server
 
 from console import operations, operations_approvals
 from console.cli.mcp.arguments import schema_of_arguments
+from console.cli.mcp.counterparts import for_agents
 from console.cli.mcp.sessions import Sessions
 from console.cli.mcp.tool import Tool
 from console.cli.mcp.tools import TOOLS
@@ -79,7 +80,9 @@ class Front:
         try:
             document = await self._carry_out(context, params.name, params.arguments or {})
         except ConsoleError as error:
-            return _result({"schema_version": SCHEMA_VERSION, "error": msgspec.to_builtins(error.info)}, is_error=True)
+            return _result(
+                {"schema_version": SCHEMA_VERSION, "error": msgspec.to_builtins(for_agents(error.info))}, is_error=True
+            )
         return _result(document, is_error=False)
 
     async def list_resources(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:

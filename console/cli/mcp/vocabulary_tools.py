@@ -53,7 +53,7 @@ class CopyingMapping(Arguments, frozen=True, kw_only=True):
     replace: Annotated[
         bool,
         Meta(
-            description="Put a different mapping at `destination` aside, which stays there as a backup; needs `confirm`."
+            description="Put a different mapping at `destination` aside, which stays there as a backup; a person's decision: needs `confirm`."
         ),
     ] = False
     confirm: Annotated[str | None, Meta(description="With `replace`: the destination again.")] = None
@@ -118,7 +118,8 @@ async def _inspect_mapping(session: Session, asked: OfMapping, _: Tell) -> objec
 
 
 async def _copy_mapping(session: Session, asked: CopyingMapping, _: Tell) -> object:
-    if asked.replace:
+    plan = await operations_vocabulary.plan_mapping_copy(session, asked.source, session, asked.destination)
+    if asked.replace and plan.replaces:
         confirm(asked.confirm, asked.destination, f"a different mapping at {asked.destination} would be put aside")
     job = await operations_vocabulary.start_mapping_copy(
         session, asked.source, asked.destination, replace=asked.replace, op_id=asked.key
