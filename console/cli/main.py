@@ -28,7 +28,7 @@ from console.cli import (
 )
 from console.cli.mcp.verb import mcp
 from console.cli.options import Host, is_host_given, takes_a_host
-from console.cli.output import require_terminal
+from console.cli.output import has_terminal, is_dumb, narrate, require_terminal
 from console.cli.spec import spec
 from console.cli.verbs import Root, Verbs
 
@@ -77,6 +77,9 @@ app.add_typer(embedded.app, name="embedded", short_help="The embedded host: prep
 def screen(
     context: typer.Context,
     host: Host = operations.EMBEDDED,
+    plain: Annotated[  # noqa: FBT002
+        bool, typer.Option("--plain", help="Instead of the screen a sentence a line, for screen readers and pipes.")
+    ] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
 ) -> None:
     """Open the screen on a host when no verb is given."""
@@ -88,7 +91,16 @@ def screen(
     name = context.invoked_subcommand
     if name is not None and is_host_given(context) and not takes_a_host(context, name):
         raise typer.BadParameter(f"'{name}' acts on no host that can be named; leave --host out")
-    if name is None:
+    if name is not None and plain:
+        raise typer.BadParameter(f"--plain takes the place of the screen; '{name}' prints text anyway")
+    if name is None and not plain and is_dumb() and has_terminal():
+        narrate("roost: on this terminal (TERM=dumb) nothing can be drawn, so here are sentences, as with --plain")
+        plain = True
+    if name is None and plain:
+        from console.cli.plain import run_plain  # noqa: PLC0415 - it knows the screen's words
+
+        run_plain(host)
+    elif name is None:
         require_terminal()
         from console.ui.start import run_screen  # noqa: PLC0415 - Textual loads only for the screen
 

@@ -87,11 +87,21 @@ async def _ask_on_the_terminal(question: str) -> str | None:
         return None
 
 
+def has_terminal() -> bool:
+    """Whether a person sits at a terminal."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def is_dumb() -> bool:
+    """Whether the terminal says of itself that nothing can be drawn on it."""
+    return os.environ.get("TERM") == "dumb"
+
+
 def require_terminal() -> None:
     """Leave with a usage error where there is no terminal that the screen could be drawn on."""
-    if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and os.environ.get("TERM") != "dumb":
+    if has_terminal() and not is_dumb():
         return
-    hint = "`roost jobs`, `roost status JOB` and `roost telemetry --watch` say the same as text"
+    hint = "`roost --plain` tells what happens, a sentence a line; `roost jobs` and `roost telemetry --watch` say the same as text"
     report_error(UsageError("the screen needs a terminal", hint=hint).info, as_json=False)
     raise typer.Exit(EXIT_CODES[ErrorCode.USAGE])
 

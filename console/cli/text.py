@@ -171,13 +171,14 @@ def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
 
 def progress_line(record: ProgressRecord) -> str:
     """A progress event as a line with its time of day (UTC)."""
-    return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {_progress_words(record)}"
+    return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {progress_words(record)}"
 
 
-def _progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0912 - one case an event
+def progress_words(record: ProgressRecord) -> str:  # noqa: C901, PLR0911, PLR0912 - one case an event
+    """What a progress event says."""
     match record.event:
         case StageChanged(stage=stage, state=state):
-            return f"{stage}: {_stage_words(state)}"
+            return f"{stage}: {stage_words(state)}"
         case StepLogged() as step:
             return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
         case DrafterMeasured() as found:
@@ -240,7 +241,8 @@ def _trial_words(trial: TrialAdvanced) -> str:
     return f"{place}: {one_line(trial.settings)}: {state}{rate}{gain}{reason}"
 
 
-def _stage_words(state: StageState) -> str:
+def stage_words(state: StageState) -> str:
+    """A stage's state, how far it is and what it says."""
     match state:
         case StagePending():
             return "pending"
