@@ -27,6 +27,7 @@ from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned, ServerReady
 from remote.protocol.reports import (
     ExtractionPlan,
+    ExtractionReport,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -224,6 +225,7 @@ DOCUMENTS: dict[str, Any] = {
     "export": JobOutcome,
     "extraction": StartedExtraction,
     "extraction_plan": ExtractionPlanned,
+    "extraction_report": ExtractionReport,
     "hosts": list[str],
     "job": Job | None,
     "jobs": list[Job],

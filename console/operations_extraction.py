@@ -1,14 +1,16 @@
-"""Extractions by themselves: to plan and start one, or one of its parts, and to check, merge and convert stores."""
+"""Extractions by themselves: to plan, start and look at one, or one of its parts, and to check, merge and convert stores."""
 
 from typing import NamedTuple
 
-from console.operations import Session, ask, start_job, was_started
+import msgspec
+
+from console.operations import LOOK_TIMEOUT_S, Session, ask, start_job, was_started
 from console.operations_server import running_server, unmet
 from remote.protocol.ids import JobId, OpId
 from remote.protocol.jobs import Job
 from remote.protocol.progress import ExtractionPlanned
-from remote.protocol.reports import ExtractionPlan
-from remote.protocol.requests import PlanExtraction, ResolveExtraction
+from remote.protocol.reports import ExtractionPlan, ExtractionReport
+from remote.protocol.requests import PlanExtraction, ReadExtraction, ResolveExtraction
 from remote.protocol.specs import (
     Capture,
     Recapture,
@@ -61,6 +63,19 @@ async def start_extraction(session: Session, plan: ExtractionPlan, *, op_id: OpI
     if plan.action == "skip":
         return None
     return await start_job(session, "extraction", plan.spec, op_id=op_id)
+
+
+async def read_extraction(session: Session, name: str, *, limit: int) -> ExtractionReport:
+    """A job's extraction, a run's, or what lies in a store, as it is now, with the first `limit` samples that are left out."""
+    report = await ask(session, ReadExtraction(name=name, limit=limit), ExtractionReport, timeout_s=LOOK_TIMEOUT_S)
+    while report.omitted and len(report.quarantine) < limit:
+        there = report.quarantine
+        request = ReadExtraction(name=name, skip=len(there), limit=limit - len(there))
+        page = await ask(session, request, ExtractionReport, timeout_s=LOOK_TIMEOUT_S)
+        if not page.quarantine:
+            break
+        report = msgspec.structs.replace(page, quarantine=[*there, *page.quarantine])
+    return report
 
 
 async def start_verification(

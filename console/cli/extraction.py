@@ -5,22 +5,23 @@ from typing import Annotated, NoReturn
 import tomllib
 import typer
 
-from console import operations, operations_extraction
+from console import operations, operations_extraction, operations_telemetry
+from console.cli.extraction_text import extraction_plan_lines, extraction_report_lines
 from console.cli.jobs import carry_on, exit_code_of
 from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, Timeout
 from console.cli.output import execute, print_document, print_text
 from console.cli.run import RunFile, read_overrides
-from console.cli.text import extraction_plan_lines, state_words, summary_lines
+from console.cli.text import state_words, summary_lines
 from console.cli.verbs import Verbs
-from console.documents import JobOutcome, StartedExtraction
+from console.documents import JobOutcome, StartedExtraction, with_ages
 from console.errors import UsageError
 from remote.protocol.jobs import Job, is_over
 from remote.protocol.progress import ExtractionPlanned
-from remote.protocol.reports import ExtractionPlan
+from remote.protocol.reports import ExtractionPlan, ExtractionReport
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreLayout
 
 app = Verbs(
-    help="Stores of hidden states: plan, start, merge, verify, export, import.",
+    help="Stores of hidden states: plan, start, show, merge, verify, export, import.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -84,6 +85,31 @@ def verify(
             return await carry_on(session, job, no_wait=no_wait, timeout_s=timeout)
 
     _end("verification", execute(work(), as_json=as_json), as_json=as_json)
+
+
+@app.command(short_help="Show how far an extraction is, and what it leaves out.")
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A job, a run, or a store's directory on the host, finished or not.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="So many quarantined samples one by one.")] = 1000,
+    host: Host = operations.EMBEDDED,
+    as_json: Json = False,  # noqa: FBT002
+) -> None:
+    """Show an extraction as it is now: progress and rate, what was planned and what is left of the disk, and the quarantine: how many
+    samples are left out for which reason, and each of them.
+    """
+
+    async def work() -> tuple[ExtractionReport, float]:
+        async with operations.open_host(host, actor=ACTOR) as session:
+            now = await operations_telemetry.read_host_clock(session)
+            return await operations_extraction.read_extraction(session, name, limit=limit), now
+
+    report, now = execute(work(), as_json=as_json)
+    if as_json:
+        print_document("extraction_report", with_ages(report, now))
+    else:
+        print_text("\n".join(extraction_report_lines(report)))
 
 
 def _show(job: Job) -> None:

@@ -62,7 +62,7 @@ app.command("replay", short_help="Show a recording on the screen, or what is in 
 app.command("mcp", short_help="Serve AI agents: the operations as MCP tools.")(mcp)
 app.command("spec", short_help="Print the contract for programs, with JSON Schemas.")(spec)
 app.add_typer(vocabulary.app, name="vocabulary", short_help="Mappings: build, validate, copy, convert.")
-app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, start, merge, verify.")
+app.add_typer(extraction.app, name="extraction", short_help="Stores of hidden states: plan, start, show, verify.")
 app.add_typer(training.app, name="training", short_help="Drafters: plan, start, resume, export, compare.")
 app.add_typer(hosts.app, name="hosts", short_help="Hosts: list, check, prepare, trust.")
 app.add_typer(allocation.app, name="allocation", short_help="Hosts of Slurm: start, show, end an allocation.")

@@ -29,6 +29,7 @@ VERB_DOCUMENTS: dict[str, list[str]] = {
     "extraction merge": ["merge"],
     "extraction start": ["extraction"],
     "extraction plan": ["extraction_plan"],
+    "extraction show": ["extraction_report"],
     "extraction verify": ["verification"],
     "hosts check": ["check"],
     "hosts list": ["hosts"],

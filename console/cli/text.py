@@ -148,27 +148,6 @@ def _number(name: str, value: float) -> str:
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
-def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
-    """What an extraction would write, and a sample as it would be learned from."""
-    inodes = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
-    return [
-        f"samples  {plan.samples:,}" + (f", {plan.cut:,} of them cut" if plan.cut else ""),
-        *([f"unfit    {plan.unfit:,}, to be quarantined"] if plan.unfit else []),
-        *(f"  {one_line(one.sample_id)}: {one_line(one.reason)}" for one in plan.unfit_samples),
-        *(["  …"] if plan.unfit > len(plan.unfit_samples) else []),
-        f"tokens   {plan.tokens:,}, of which {plan.loss_tokens:,} count ({format_percent(plan.loss_tokens / max(1, plan.tokens))})",
-        f"store    {format_bytes(plan.bytes_total)} in {plan.shards:,} shards",
-        f"to write {format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files; the disk has {format_bytes(plan.bytes_free)}{inodes}",
-        *(
-            []
-            if plan.fits
-            else ["         it does not fit: free space there, name another run directory, or lower data.max_samples"]
-        ),
-        f"sample   {one_line(plan.sample_id)}",
-        *(f"  {one_line(line)}" for line in plan.sample_text.splitlines()),
-    ]
-
-
 def progress_line(record: ProgressRecord) -> str:
     """A progress event as a line with its time of day (UTC)."""
     return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {progress_words(record)}"

@@ -19,7 +19,7 @@ from remote.protocol.frames import (
     ProgressMade,
     Telemetry,
 )
-from remote.protocol.jobs import Finished, Job, Paused, Queued, Running, Starting, Stopping
+from remote.protocol.jobs import Finished, Job, Paused, Queued, Running, Starting, Stopping, is_over
 from remote.protocol.jobs import Lost as LostJob
 from remote.protocol.progress import (
     STAGES,
@@ -213,16 +213,28 @@ class HostState:
         return None
 
     def wanted_progress(self) -> dict[str, int]:
-        """Whose progress is to be streamed, and from where: the newest run, what it started, and the newest training."""
+        """Whose progress is to be streamed, and from where: the newest run, what it started, the newest training, and extractions."""
         run, training = self.newest_run(), self.newest_training()
         wanted = [] if run is None else [run, *self.children(run.job_id)]
         wanted += [] if training is None else [training]
+        wanted += self.extractions_to_show()
         return {job.job_id: self.progress_seq.get(job.job_id, 0) for job in wanted}
 
     def newest_training(self) -> Job | None:
         """The training that was started last, by a run or by itself."""
         trainings = (job for job in self.jobs.values() if job.agent == "training")
         return max(trainings, key=lambda job: job.created_at, default=None)
+
+    def extractions_to_show(self) -> list[Job]:
+        """The newest run's extraction, and of those by themselves, oldest first, all at work and the newest that is over, unless a run came since."""
+        run = self.newest_run()
+        of_run = [] if run is None else [job for job in self.children(run.job_id) if job.agent == "extraction"]
+        alone = sorted(
+            (job for job in self.jobs.values() if job.agent == "extraction" and job.run_id is None),
+            key=lambda job: job.created_at,
+        )
+        over = [job for job in alone if is_over(job.state) and (run is None or job.created_at > run.created_at)][-1:]
+        return [*of_run[-1:], *(job for job in alone if not is_over(job.state) or job in over)]
 
     def training_curves(self) -> Curves | None:
         """The curves of the newest training, once it has told any."""

@@ -23,7 +23,6 @@ VERSION = 1
 PRODUCER = "roost extraction 2"
 
 JOURNAL = "journal.jsonl"
-QUARANTINE = "quarantine.jsonl"
 
 
 class StoreProperties(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,22 +72,6 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
     sample_ids: list[str]
     tokens: int
     end: int
-
-
-class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample that was to be in the store and is not, and why."""
-
-    sample_id: str
-    reason: str
-
-
-def read_quarantine(directory: Path) -> list[Quarantined]:
-    """What was left out of a store, finished or not; a line that is still being written is passed over."""
-    try:
-        lines = (directory / QUARANTINE).read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    return [msgspec.json.decode(line, type=Quarantined) for line in lines if line.endswith(b"\n")]
 
 
 class StoreReader(Sequence[Sample]):

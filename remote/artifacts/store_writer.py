@@ -17,14 +17,13 @@ from remote.artifacts.hidden_states import (
     FORMAT,
     JOURNAL,
     PRODUCER,
-    QUARANTINE,
     VERSION,
-    Quarantined,
     Sample,
     ShardRecord,
     StoreProperties,
 )
 from remote.artifacts.manifest import FileEntry, Manifest, artifact_ref, write_manifest
+from remote.artifacts.quarantine import QUARANTINE, Quarantined
 from remote.artifacts.safetensors_file import Shape, file_bytes, numpy_dtype
 from remote.artifacts.safetensors_stream import StreamedSafetensors, part_of
 from remote.artifacts.store_journal import BEGUN, append_durably, begin, read_lines, recover

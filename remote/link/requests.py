@@ -30,6 +30,7 @@ from remote.protocol.mappings import CoverageReport
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.reports import (
     ExtractionPlan,
+    ExtractionReport,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -54,6 +55,7 @@ from remote.protocol.requests import (
     ProgressPage,
     ReadBenchmark,
     ReadCoverage,
+    ReadExtraction,
     ReadLog,
     ReadPlan,
     ReadProgress,
@@ -139,7 +141,7 @@ class Desk:
             case ValidateMapping() | InspectMapping() | ReadCoverage():
                 self._store.secrets.redactor()
                 return self._answer_about_mappings(request)
-            case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash():
+            case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash() | ReadExtraction():
                 return self._answer_about_storage(request)
             case AskApproval() | GetApproval() | ListApprovals() | DecideApproval():
                 return self._answer_about_approvals(request)
@@ -232,8 +234,8 @@ class Desk:
                 return read_tuning(store, job_id)
 
     def _answer_about_storage(
-        self, request: ReadStorage | PlanReclaim | MoveToTrash | RestoreFromTrash
-    ) -> StorageReport | ReclaimPlan | TrashList:
+        self, request: ReadStorage | PlanReclaim | MoveToTrash | RestoreFromTrash | ReadExtraction
+    ) -> StorageReport | ReclaimPlan | TrashList | ExtractionReport:
         """Imports what it needs when it is asked, as above."""
         from remote.storage import reclaim, usage  # noqa: PLC0415
 
@@ -247,6 +249,10 @@ class Desk:
                 return reclaim.move_to_trash(store, paths, token, actor=self.actor, op_id=op_id)
             case RestoreFromTrash(name=name, op_id=op_id):
                 return reclaim.restore(store, name, actor=self.actor, op_id=op_id)
+            case ReadExtraction(name=name, skip=skip, limit=limit):
+                from remote.storage.extraction_report import read_extraction  # noqa: PLC0415
+
+                return read_extraction(store, name, skip=skip, limit=limit)
 
     def _answer_about_approvals(
         self, request: AskApproval | GetApproval | ListApprovals | DecideApproval

@@ -95,11 +95,19 @@ class ServerRestarting(Message, frozen=True, kw_only=True):
     pause_s: float
 
 
+class QuarantineReason(Message, frozen=True, kw_only=True):
+    """How many samples are quarantined for the same reason; a number in it that differs between them is "…"."""
+
+    reason: str
+    samples: int
+
+
 class ExtractionAdvanced(Message, frozen=True, kw_only=True):
     """Samples and tokens that were checked and kept, and the rate of the last minute.
 
     Of their bytes some are safely in the store and some lie in a shard that is not whole yet. `quarantined` are all that the store
-    will lack, those that could not be sent too; `samples_total` and `tokens_total` count without them; `eta_s` is None while unknown.
+    will lack, those that could not be sent too, the 20 most frequent `reasons` first; `samples_total` and `tokens_total` count
+    without them; `eta_s` is None while unknown.
     """
 
     samples_done: int
@@ -112,6 +120,7 @@ class ExtractionAdvanced(Message, frozen=True, kw_only=True):
     bytes_total: int = 0
     quarantined: int = 0
     eta_s: float | None = None
+    reasons: list[QuarantineReason] = []
 
 
 class ExtractionPlanned(Message, frozen=True, kw_only=True):

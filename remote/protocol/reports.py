@@ -3,8 +3,15 @@
 from typing import Literal
 
 from remote.protocol.base import Message
+from remote.protocol.jobs import Job
 from remote.protocol.mappings import MappingLayout
-from remote.protocol.progress import ExtractionPlanned, StageName
+from remote.protocol.progress import (
+    ExtractionAdvanced,
+    ExtractionPlanned,
+    QuarantineReason,
+    SampleQuarantined,
+    StageName,
+)
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import Arm, ExtractionSpec, ServerSpec, TrainingSpec
 
@@ -299,6 +306,33 @@ class ExtractionPlan(Message, frozen=True, kw_only=True):
     action: Literal["run", "skip"]
     planned: ExtractionPlanned | None
     problems: list[str]
+
+
+class ExtractionReport(Message, frozen=True, kw_only=True):
+    """A store and the extraction that fills it, as they are now: what its complete shards hold, what is left of its disk, and why
+    samples are left out.
+
+    `job` is the newest that writes it, None where no such job is known; `planned` is what it planned, and `advanced` what it told
+    last, at `sampled_at`. Of `quarantined` samples `quarantine` has those asked for in the order in which they were left out,
+    `omitted` the number of those after them; `reasons` are of all, the 20 most frequent.
+    """
+
+    store: str
+    finished: bool
+    samples: int
+    tokens: int
+    bytes: int
+    shards: int
+    job: Job | None
+    planned: ExtractionPlanned | None
+    advanced: ExtractionAdvanced | None
+    sampled_at: float | None
+    bytes_free: int
+    inodes_free: int | None
+    quarantined: int
+    reasons: list[QuarantineReason]
+    quarantine: list[SampleQuarantined]
+    omitted: int
 
 
 class TrainingPlan(Message, frozen=True, kw_only=True):

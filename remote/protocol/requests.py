@@ -19,6 +19,7 @@ from remote.protocol.orders import StartJob, StopJob
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import (
     ExtractionPlan,
+    ExtractionReport,
     MappingInspection,
     MappingReport,
     RunPlan,
@@ -26,7 +27,7 @@ from remote.protocol.reports import (
     TrainingPlan,
     VerdictReport,
 )
-from remote.protocol.run import Positive
+from remote.protocol.run import NotNegative, Positive
 from remote.protocol.secrets import ListSecrets, RemoveSecret, SecretList, SetSecret
 from remote.protocol.specs import Capture
 from remote.protocol.storage import (
@@ -130,6 +131,16 @@ class ResolveExtraction(Message, frozen=True, kw_only=True):
     store: str | None = None
 
 
+class ReadExtraction(Message, frozen=True, kw_only=True):
+    """An extraction by its job, its run or its store's directory, with at most `limit` of the samples that are left out after the
+    first `skip` -> `ExtractionReport`.
+    """
+
+    name: str
+    skip: NotNegative = 0
+    limit: NotNegative = 1000
+
+
 class PlanServer(Message, frozen=True, kw_only=True):
     """Resolve the server that a run file's evaluation measures, with or without the run's drafter, or the one that captures hidden
     states -> `ServerPlan`.
@@ -216,6 +227,7 @@ Request = (
     | PlanServer
     | PlanExtraction
     | ResolveExtraction
+    | ReadExtraction
     | PlanTraining
     | ReadVerdict
     | ReadBenchmark
@@ -309,6 +321,7 @@ Reply = (
     | RunPlan
     | ExtractionPlanned
     | ExtractionPlan
+    | ExtractionReport
     | ServerPlan
     | TrainingPlan
     | VerdictReport

@@ -7,6 +7,7 @@ import msgspec
 from remote.protocol.base import Config
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 LayerIds = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1)]
 FlagValue = str | int | float | bool | list[str]
@@ -85,7 +86,7 @@ class ExtractionConfig(Config, frozen=True, kw_only=True):
     attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     quarantine_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
     when_short: Literal["refuse", "wait"] = "refuse"
-    keep_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    keep_free_bytes: NotNegative = 0
 
 
 class VocabularyConfig(Config, frozen=True, kw_only=True):
@@ -114,7 +115,7 @@ class HostsConfig(Config, frozen=True, kw_only=True):
     """A training over `count` hosts, of which this one is `number`, from 0; they meet at `rendezvous`, HOST:PORT of the first."""
 
     count: Positive = 1
-    number: Annotated[int, msgspec.Meta(ge=0)] = 0
+    number: NotNegative = 0
     rendezvous: str | None = None
 
 
@@ -186,7 +187,7 @@ class BenchmarkConfig(Config, frozen=True, kw_only=True):
     prompts: Positive | None = None
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
-    warmup_prompts: Annotated[int, msgspec.Meta(ge=0)] = 2
+    warmup_prompts: NotNegative = 2
 
 
 class VerdictConfig(Config, frozen=True, kw_only=True):
@@ -215,7 +216,7 @@ class TuningConfig(Config, frozen=True, kw_only=True):
     prompts: Positive = 16
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100)] = 2
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
-    warmup_prompts: Annotated[int, msgspec.Meta(ge=0)] = 2
+    warmup_prompts: NotNegative = 2
 
 
 class RunConfig(Config, frozen=True, kw_only=True):

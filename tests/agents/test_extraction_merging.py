@@ -13,8 +13,9 @@ from remote.agents.extraction import merging
 from remote.agents.extraction.merging import merge
 from remote.agents.extraction.worker import work
 from remote.agents.harness import JobContext
-from remote.artifacts.hidden_states import StoreProperties, StoreReader, read_quarantine
+from remote.artifacts.hidden_states import StoreProperties, StoreReader
 from remote.artifacts.manifest import read_manifest, verify
+from remote.artifacts.quarantine import read_quarantine
 from remote.artifacts.store_check import check_structure
 from remote.errors import Precondition
 from remote.protocol.specs import Part, StoreMergeSpec

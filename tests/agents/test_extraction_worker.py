@@ -16,8 +16,9 @@ from remote.agents.extraction.worker import work
 from remote.agents.harness import JobContext, Stopped
 from remote.agents.room import Free
 from remote.artifacts.chat_template import ChatTemplate
-from remote.artifacts.hidden_states import StoreReader, read_quarantine
+from remote.artifacts.hidden_states import StoreReader
 from remote.artifacts.manifest import verify
+from remote.artifacts.quarantine import read_quarantine
 from remote.artifacts.safetensors_stream import Tensor, write_safetensors
 from remote.errors import Precondition, RoostError, WorkFailed
 from remote.protocol.codec import decode_progress_record

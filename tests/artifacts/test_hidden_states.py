@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties, StoreReader, read_quarantine
+from remote.artifacts.hidden_states import Sample, StoreProperties, StoreReader
 from remote.artifacts.manifest import verify
+from remote.artifacts.quarantine import Quarantined, read_quarantine
 from remote.artifacts.safetensors_file import open_safetensors
 from remote.artifacts.store_plan import Planned, planned_shards
 from remote.artifacts.store_writer import StoreWriter, write_store

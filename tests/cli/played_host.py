@@ -12,6 +12,7 @@ from protocol_samples import (
     COVERAGE_REPORT,
     EVENTS,
     EXTRACTION_PLAN,
+    EXTRACTION_REPORT,
     GPU_TOPOLOGY,
     JOB,
     JOURNAL_ENTRY,
@@ -57,6 +58,7 @@ from remote.protocol.requests import (
     ProgressPage,
     ReadBenchmark,
     ReadCoverage,
+    ReadExtraction,
     ReadPlan,
     ReadProgress,
     ReadTelemetry,
@@ -98,6 +100,7 @@ class PlayedHost:
         self.mapping_report = MAPPING_REPORT
         self.other_mappings = {}
         self.extraction_plan = EXTRACTION_PLAN
+        self.left_out = EXTRACTION_REPORT.quarantine
         self.training_plan = TRAINING_PLAN
         self.server_plan = SERVER_PLAN
         self.tuning_plan, self.tuning_report = TUNING_PLAN, TUNING_REPORT
@@ -142,6 +145,10 @@ class PlayedHost:
                 return self.planned
             case ResolveExtraction():
                 return self.extraction_plan
+            case ReadExtraction(skip=skip, limit=limit):
+                page = self.left_out[skip : skip + min(limit, 2)]
+                counts = {"quarantined": len(self.left_out), "omitted": len(self.left_out) - skip - len(page)}
+                return msgspec.structs.replace(EXTRACTION_REPORT, quarantine=page, **counts)
             case PlanTraining():
                 return self.training_plan
             case PlanServer():

@@ -7,7 +7,7 @@ import pytest
 from protocol_samples import EVENTS, EXTRACTION_PLAN, JOB, SERVER
 
 from remote.protocol.jobs import Finished, JobResult, Running
-from remote.protocol.progress import ExtractionPlanned, ServerReady
+from remote.protocol.progress import ExtractionPlanned, SampleQuarantined, ServerReady
 from remote.protocol.requests import ResolveExtraction, StartJob
 from remote.protocol.specs import StoreExportSpec, StoreImportSpec, StoreMergeSpec, StoreVerificationSpec
 
@@ -40,6 +40,20 @@ def test_a_plan_without_room_is_an_unmet_precondition(played_host, roost) -> Non
     told = roost("extraction", "plan", "embedded")
     assert told.exit_code == 5
     assert "it does not fit" in told.stdout
+
+
+def test_an_extraction_says_how_many_samples_it_leaves_out_for_which_reason(played_host, roost) -> None:
+    played_host.left_out = [SampleQuarantined(sample_id=f"s{n}", reason="no answer") for n in range(5)]
+    told = json.loads(roost("extraction", "show", "extraction-1", "--json").stdout)["extraction_report"]
+    assert [entry["sample_id"] for entry in told["quarantine"]] == ["s0", "s1", "s2", "s3", "s4"]
+    assert (told["quarantined"], told["omitted"]) == (5, 0)
+    assert told["reasons"] == [{"type": "quarantine_reason", "reason": "no answer within 2048 tokens", "samples": 2}]
+    assert told["advanced"]["tokens_per_s"] == 512.0
+    assert told["age_s"] > 0
+    shown = roost("extraction", "show", "extraction-1", "--limit", "3").stdout
+    for words in ("10/64 samples", "512 tok/s", "56 s left", "disk now", "2 x no answer", "s2: no answer", "2 more"):
+        assert words in shown
+    assert "s3" not in shown
 
 
 def test_a_whole_store_is_verified_unless_a_number_is_given(played_host, roost) -> None:

@@ -99,6 +99,7 @@ def test_spec_says_what_the_verbs_take(roost):
         ("telemetry",),
         ("telemetry", "--topology"),
         ("verdict", "extraction-1"),
+        ("extraction", "show", "extraction-1"),
         ("server", "figures", "extraction-1"),
         ("server", "start", "embedded", "--dry-run"),
         ("server", "tune", "embedded", "--dry-run"),

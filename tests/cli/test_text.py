@@ -10,8 +10,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 from protocol_samples import RUN_PLAN, SAMPLES
 
+from console.cli.extraction_text import extraction_plan_lines
 from console.cli.server_text import server_lines
-from console.cli.text import extraction_plan_lines, job_lines, job_table, progress_line, state_words, summary_lines
+from console.cli.text import job_lines, job_table, progress_line, state_words, summary_lines
 from console.cli.vocabulary_text import mapping_lines
 from remote.protocol.jobs import Job, JobState, Lost, Running
 from remote.protocol.progress import ExtractionPlanned, Progress, ProgressRecord, SampleQuarantined

@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remote.artifacts.hidden_states import Quarantined, StoreReader
+from remote.artifacts.hidden_states import StoreReader
 from remote.artifacts.manifest import verify
+from remote.artifacts.quarantine import Quarantined
 from remote.artifacts.store_writer import StoreWriter
 from remote.protocol.progress import ExtractionAdvanced, ProgressRecord
 from remote.protocol.specs import ExtractionSpec

@@ -246,6 +246,7 @@ STEP = progress.StepLogged(
     memory_bytes=1 << 30,
     eta_s=90.0,
 )
+QUARANTINE_REASON = progress.QuarantineReason(reason="no answer within 2048 tokens", samples=2)
 EVENTS = [
     progress.DrafterMeasured(step=100, acceptance_length=1.75, accuracy=[0.5, 0.375, 0.25], tokens=4096, best=True),
     progress.TrainingPhase(phase="checkpoint"),
@@ -273,6 +274,7 @@ EVENTS = [
         bytes_total=1 << 25,
         quarantined=1,
         eta_s=56.0,
+        reasons=[QUARANTINE_REASON],
     ),
     progress.ExtractionPlanned(
         samples=64,
@@ -732,6 +734,7 @@ REQUESTS = [
         part=(1, 2),
         store="parts/store-1-of-2",
     ),
+    requests.ReadExtraction(name="runs/embedded/store", skip=1, limit=10),
     requests.PlanServer(document='preset = "embedded"\n', overrides={"engine.dtype": "float32"}, drafter=True),
     requests.PlanTraining(
         document='preset = "embedded"\n',
@@ -774,6 +777,24 @@ EXTRACTION_PLAN = reports.ExtractionPlan(
     action="run",
     planned=None,
     problems=["the server captures the layers [1, 2], the run wants [1, 14, 26]"],
+)
+EXTRACTION_REPORT = reports.ExtractionReport(
+    store="/runs/embedded/store",
+    finished=False,
+    samples=10,
+    tokens=4096,
+    bytes=1 << 22,
+    shards=1,
+    job=JOB,
+    planned=next(event for event in EVENTS if isinstance(event, progress.ExtractionPlanned)),
+    advanced=next(event for event in EVENTS if isinstance(event, progress.ExtractionAdvanced)),
+    sampled_at=T0,
+    bytes_free=1 << 40,
+    inodes_free=1 << 20,
+    quarantined=2,
+    reasons=[QUARANTINE_REASON],
+    quarantine=[progress.SampleQuarantined(sample_id="s2", reason="no answer within 2048 tokens")],
+    omitted=1,
 )
 TRAINING_PLAN = reports.TrainingPlan(
     run="embedded",
@@ -903,6 +924,8 @@ REPLIES = [
     RUN_PLAN,
     SERVER_PLAN,
     EXTRACTION_PLAN,
+    QUARANTINE_REASON,
+    EXTRACTION_REPORT,
     TRAINING_PLAN,
     VERDICT,
     BENCHMARK_REPORT,

@@ -87,6 +87,23 @@ def test_a_training_by_itself_is_watched_and_drawn_once_it_tells_of_a_step(event
     assert state.training_curves() is None, "not those of another training"
 
 
+def test_extractions_by_themselves_are_watched_while_they_work_and_the_last_until_a_run_comes() -> None:
+    state = HostState("lab")
+    over = Finished(started_at=1.0, ended_at=2.0, outcome="succeeded", exit_code=0, signal=None, reason="")
+    jobs = [
+        job("first", over, created_at=1, agent="extraction"),
+        job("last", over, created_at=2, agent="extraction"),
+        job("part-1", Running(since=0, pid=1), created_at=3, agent="extraction"),
+        job("part-2", Running(since=0, pid=1), created_at=4, agent="extraction"),
+    ]
+    state.set_jobs(jobs)
+    assert [each.job_id for each in state.extractions_to_show()] == ["last", "part-1", "part-2"]
+    assert set(state.wanted_progress()) == {"last", "part-1", "part-2"}
+    run = job("run", Running(since=0, pid=1), created_at=5, agent="run")
+    state.set_jobs([*jobs, run, job("run-x", over, created_at=6, agent="extraction", run_id="run")])
+    assert [each.job_id for each in state.extractions_to_show()] == ["run-x", "part-1", "part-2"]
+
+
 def test_progress_that_comes_twice_counts_once(events) -> None:
     once, twice = played(events), played(sorted([*events, *events], key=lambda pair: pair[0]))
     assert once.progress_seq == twice.progress_seq

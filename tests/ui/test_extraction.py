@@ -5,7 +5,13 @@ import pytest
 
 from remote.protocol.frames import JobChanged, ProgressMade
 from remote.protocol.jobs import Finished, Paused
-from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, ProgressRecord, SampleQuarantined
+from remote.protocol.progress import (
+    ExtractionAdvanced,
+    ExtractionPlanned,
+    ProgressRecord,
+    QuarantineReason,
+    SampleQuarantined,
+)
 
 JOB = "run-kimi-k2-5-261129-150640-7c1e-extraction"
 PLAN = ExtractionPlanned(
@@ -32,14 +38,15 @@ ADVANCED = ExtractionAdvanced(
     bytes_total=923 << 30,
     tokens_per_s=2_900.0,
     quarantined=2,
+    reasons=[QuarantineReason(reason="token …: the target has 163,840", samples=2)],
     eta_s=2_929.0,
 )
 
 
-async def tell(screen, *events) -> None:
-    after = screen.app._state.progress_seq.get(JOB, 0)
+async def tell(screen, *events, of: str = JOB) -> None:
+    after = screen.app._state.progress_seq.get(of, 0)
     for seq, event in enumerate(events, start=after + 1):
-        await screen.send(ProgressMade(job_id=JOB, record=ProgressRecord(seq=seq, at=1796000000.0, event=event)))
+        await screen.send(ProgressMade(job_id=of, record=ProgressRecord(seq=seq, at=1796000000.0, event=event)))
 
 
 async def until_read(screen, *texts: str) -> None:
@@ -72,7 +79,7 @@ async def test_what_waits_for_the_disk_says_why_and_what_is_over_forecasts_nothi
         await screen.send(JobChanged(job=msgspec.structs.replace(job, state=waiting)))
         await screen.pilot.press("2")
         await until_read(screen, "paused", "a shard needs 2.1 GiB", "✗ it does not fit on the disk", "disk now")
-        await until_read(screen, "2 more; quarantine.jsonl")
+        await until_read(screen, "2 more; `roost extraction show`", "2 x token …: the target")
         ended = Finished(started_at=1.0, ended_at=2.0, outcome="failed", exit_code=1, signal=None, reason="x")
         await screen.send(JobChanged(job=msgspec.structs.replace(job, state=ended)))
         await screen.until(lambda: "disk now" not in screen.text and "pace  " not in screen.text)
@@ -87,3 +94,13 @@ async def test_the_page_of_the_storage_has_every_disk_in_full(eight_gpus, show, 
         await until_read(
             screen, "1.2 TiB of 3.5 TiB free", "room for", "+159 MiB/s", "still writes 262 GiB", "139 GiB of 200"
         )
+
+
+async def test_an_extraction_by_itself_is_there_with_its_name_beside_the_run(eight_gpus, show) -> None:
+    async with show(eight_gpus, until=290.0, size=(120, 60), host="rtx-lab") as screen:
+        await screen.until_shown("5,024 of 10,000 samples")
+        of_run = screen.app._state.jobs[JOB]
+        await screen.send(JobChanged(job=msgspec.structs.replace(of_run, job_id="extraction-2-of-2", run_id=None)))
+        await tell(screen, PLAN, ADVANCED, of="extraction-2-of-2")
+        await screen.pilot.press("2")
+        await until_read(screen, "Extraction extraction-2-of-2 ▶", "5,100 of 9,998 samples", "disk plan")

@@ -56,6 +56,12 @@ async def _plan_extraction(session: Session, asked: args.RunFile, _: Tell) -> ob
     return await operations_extraction.plan_extraction(session, asked.run_file, asked.overrides)
 
 
+async def _read_extraction(session: Session, asked: args.ExtractionNamed, _: Tell) -> object:
+    now = await operations_telemetry.read_host_clock(session)
+    report = await operations_extraction.read_extraction(session, asked.name, limit=asked.limit)
+    return with_ages(report, max(now, report.sampled_at or now))
+
+
 async def _apply_plan(session: Session, asked: args.Applying, _: Tell) -> object:
     return StartedRun(job=await operations.apply_plan(session, asked.plan), verdict=None)
 
@@ -157,6 +163,13 @@ TOOLS: tuple[Tool, ...] = (
         args.RunFile,
         "extraction_plan",
         _plan_extraction,
+    ),
+    looks(
+        "read_extraction",
+        "How far an extraction is: progress and rate, what was planned and is left of the disk, and which samples are left out for which reason.",
+        args.ExtractionNamed,
+        "extraction_report",
+        _read_extraction,
     ),
     Tool(
         name="apply_plan",

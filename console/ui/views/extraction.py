@@ -9,6 +9,7 @@ from console.state.sanitize import one_line
 from console.state.units import format_bytes, format_duration, format_percent
 from console.ui.views.rows import labelled_rows
 from console.ui.widgets.palette import Palette
+from console.ui.words import job_mark
 from remote.protocol.jobs import Job, Paused, is_over
 from remote.protocol.progress import ExtractionAdvanced, ExtractionPlanned, SampleQuarantined
 from remote.protocol.telemetry import JobSample, MountSample
@@ -24,7 +25,7 @@ def extraction_view(state: HostState, job: Job, palette: Palette) -> RenderableT
     plan, done = state.extraction_plans.get(job.job_id), state.extraction.get(job.job_id)
     if plan is None and done is None:
         return None
-    parts: list[RenderableType] = [Text("\nExtraction", style=f"bold {palette.primary}")]
+    parts: list[RenderableType] = [_heading(job, palette)]
     if done is not None and not is_over(job.state):
         parts.append(_bar(done, palette))
     rows = [] if done is None else _progress(state, job, done)
@@ -36,9 +37,17 @@ def extraction_view(state: HostState, job: Job, palette: Palette) -> RenderableT
     parts.append(labelled_rows(rows, palette, _LABELS))
     if plan is not None and not plan.fits:
         parts.append(Text("   ✗ it does not fit on the disk", style=f"bold {palette.error}"))
-    total = 0 if done is None else done.quarantined
-    parts += _quarantine(state.quarantined.get(job.job_id, []), total, palette)
+    parts += _quarantine(state.quarantined.get(job.job_id, []), done, palette)
     return Group(*parts)
+
+
+def _heading(job: Job, palette: Palette) -> Text:
+    """One by itself has its name and its state, for no stage tells them."""
+    text = Text("\nExtraction", style=f"bold {palette.primary}")
+    if job.run_id is None:
+        mark = job_mark(job.state)
+        text.append(f" {job.job_id} ").append(f"{mark.glyph} {mark.word}", style=palette[mark.color])
+    return text
 
 
 def _bar(done: ExtractionAdvanced, palette: Palette) -> Text:
@@ -110,17 +119,21 @@ def mount_words(mount: MountSample, jobs: list[JobSample]) -> str:
     return ", ".join(filter(None, (words, f"+{format_bytes(rate)}/s", runway))) + need_words(mount, jobs)
 
 
-def _quarantine(entries: list[SampleQuarantined], total: int, palette: Palette) -> list[RenderableType]:
-    if not entries and not total:
+def _quarantine(
+    entries: list[SampleQuarantined], done: ExtractionAdvanced | None, palette: Palette
+) -> list[RenderableType]:
+    """How many for which reason, then the newest one by one."""
+    count = max(0 if done is None else done.quarantined, len(entries))
+    if not count:
         return []
-    count = max(total, len(entries))
-    heading = Text(
-        f"\nQuarantined: {count:,} sample{'s' if count > 1 else ''} not in the store", style=f"bold {palette.warning}"
-    )
+    heading = f"\nQuarantined: {count:,} sample{'s' if count > 1 else ''} not in the store"
+    parts: list[RenderableType] = [Text(heading, style=f"bold {palette.warning}")]
+    reasons = [] if done is None else [(f"{each.samples:,} x", one_line(each.reason)) for each in done.reasons]
+    if len(reasons) < count:
+        parts.append(labelled_rows(reasons, palette, max((len(number) for number, _ in reasons), default=0)))
     rows = [(one_line(entry.sample_id), one_line(entry.reason)) for entry in entries[-_MOST_SHOWN:]]
-    width = min(24, max((len(name) for name, _ in rows), default=0))
-    parts: list[RenderableType] = [heading, labelled_rows(rows, palette, width)]
+    parts.append(labelled_rows(rows, palette, min(24, max((len(name) for name, _ in rows), default=0))))
     if count > len(rows):
-        words = f"  {count - len(rows):,} more; quarantine.jsonl in the store has them all, each with its reason"
+        words = f"  {count - len(rows):,} more; `roost extraction show` has them all, each with its reason"
         parts.append(Text(words, style=palette.quiet))
     return parts

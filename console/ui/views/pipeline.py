@@ -24,20 +24,19 @@ _LABELS = 12
 
 
 def pipeline_view(state: HostState, host_now: float, palette: Palette, width: int) -> RenderableType:
-    """The newest run; says what starts one while there is none."""
+    """The newest run, and extractions by themselves; says what starts a run while there is none."""
     run = state.newest_run()
+    panels = (extraction_view(state, job, palette) for job in state.extractions_to_show())
+    extractions = [panel for panel in panels if panel is not None]
     if run is None:
-        return Text("no run yet: press r to plan one from a preset or a run file", style=palette.quiet)
+        nothing = Text("no run yet: press r to plan one from a preset or a run file", style=palette.quiet)
+        return Group(nothing, *extractions)
     stages = state.stages_of(run.job_id)
     parts: list[RenderableType] = [
         _heading(run, host_now, palette, width),
         Text(),
         _stages(stages, host_now, palette, width),
-    ]
-    extraction = next((job for job in reversed(state.children(run.job_id)) if job.agent == "extraction"), None)
-    panel = None if extraction is None else extraction_view(state, extraction, palette)
-    parts += [] if panel is None else [panel]
-    parts += [
+        *extractions,
         Text("\nJobs", style=f"bold {palette.primary}"),
         _jobs(state.children(run.job_id), host_now, palette, width),
     ]

@@ -9,8 +9,9 @@ from remote.agents.extraction.filling import Filling
 from remote.agents.harness import JobContext, main
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.chat_template import ChatTemplate
-from remote.artifacts.hidden_states import Quarantined, StoreProperties, StoreReader
+from remote.artifacts.hidden_states import StoreProperties, StoreReader
 from remote.artifacts.manifest import FileEntry, artifact_ref, fingerprint_of, hash_file, read_manifest
+from remote.artifacts.quarantine import Quarantined
 from remote.artifacts.store_check import check_hash, fault_of_states
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition

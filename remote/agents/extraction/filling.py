@@ -7,8 +7,9 @@ from pathlib import Path
 from remote.agents.extraction.samples import Samples, show_sample
 from remote.agents.harness import JobContext
 from remote.agents.room import free_at
-from remote.artifacts.hidden_states import Quarantined, Sample, StoreProperties
+from remote.artifacts.hidden_states import Sample, StoreProperties
 from remote.artifacts.manifest import MANIFEST_NAME
+from remote.artifacts.quarantine import Quarantined
 from remote.artifacts.store_journal import read_begun
 from remote.artifacts.store_plan import Planned, planned_shards
 from remote.artifacts.store_writer import StoreWriter

@@ -15,12 +15,10 @@ from remote.artifacts.hidden_states import (
     FORMAT,
     JOURNAL,
     PRODUCER,
-    QUARANTINE,
     VERSION,
     ShardRecord,
     StoreProperties,
     StoreReader,
-    read_quarantine,
 )
 from remote.artifacts.manifest import (
     FileEntry,
@@ -31,6 +29,7 @@ from remote.artifacts.manifest import (
     read_manifest,
     write_manifest,
 )
+from remote.artifacts.quarantine import QUARANTINE, read_quarantine
 from remote.artifacts.store_check import check_structure, journal_of
 from remote.errors import Precondition
 from remote.paths import resolve_path

@@ -10,7 +10,7 @@ import httpx
 
 from remote.agents.extraction.dialects import CaptureDialect
 from remote.agents.extraction.spool import Spooled, raise_plugin_error, read_spooled
-from remote.artifacts.hidden_states import Quarantined
+from remote.artifacts.quarantine import Quarantined
 from remote.artifacts.store_plan import Planned
 from remote.errors import WorkFailed
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from remote.artifacts.chat_template import ChatTemplate
 from remote.artifacts.conversations import Conversation, read_conversations
-from remote.artifacts.hidden_states import Quarantined
+from remote.artifacts.quarantine import Quarantined
 from remote.artifacts.store_plan import Planned
 from remote.errors import Precondition
 from remote.protocol.specs import Part

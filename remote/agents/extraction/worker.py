@@ -16,8 +16,9 @@ from remote.agents.extraction.samples import Samples, read_samples
 from remote.agents.extraction.spool import check_ready, find_waiting
 from remote.agents.harness import JobContext, main
 from remote.artifacts.chat_template import ChatTemplate
-from remote.artifacts.hidden_states import Quarantined, StoreProperties
+from remote.artifacts.hidden_states import StoreProperties
 from remote.artifacts.manifest import hash_file
+from remote.artifacts.quarantine import Quarantined, count_reasons
 from remote.artifacts.store_journal import read_begun
 from remote.artifacts.store_plan import Planned
 from remote.artifacts.target_tokens import target_vocab_size
@@ -215,6 +216,7 @@ class Extraction:
                 bytes_total=self.bytes_total,
                 quarantined=len(filling.writer.quarantined),
                 eta_s=(total - tokens) / rate if rate > 0 else None,
+                reasons=count_reasons(filling.writer.quarantined),
             )
         )
 
