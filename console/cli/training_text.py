@@ -27,6 +27,7 @@ def training_plan_lines(plan: TrainingPlan) -> list[str]:
         f"store     {one_line(spec.store)}{tokens}",
         f"mapping   {one_line(spec.mapping)}",
         f"drafter   {one_line(spec.drafter)}",
+        *([f"trackers  {', '.join(spec.training.trackers.use)}"] if spec.training.trackers.use else []),
         f"to write  {needed}; the disk has {format_bytes(plan.bytes_free)}",
         *(f"problem: {one_line(problem)}" for problem in plan.problems),
     ]

@@ -179,7 +179,7 @@ class Desk:
             case PlanTraining():
                 from remote.pipeline.training_plan import plan_training  # noqa: PLC0415
 
-                return plan_training(request, root=store.root)
+                return plan_training(request, root=store.root, python=store.python)
             case ReadVerdict(job_id=job_id):
                 from remote.pipeline.verdict import read_verdict  # noqa: PLC0415
 

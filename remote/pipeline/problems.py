@@ -27,6 +27,7 @@ from remote.pipeline.inputs import (
     describe_target,
 )
 from remote.pipeline.stages import Blueprint
+from remote.pipeline.trackers import check_trackers
 from remote.protocol.run import EngineConfig, RunConfig, TrainingConfig
 from remote.protocol.specs import EngineSection, ServerSpec
 from remote.redaction import SECRET_NAME
@@ -68,6 +69,7 @@ def survey(run: RunConfig, root: Path, python: str) -> Survey:
     problems.extend(check_speculation(run))
     problems.extend(_check_levels(run))
     problems.extend(check_ranks(run))
+    problems.extend(check_trackers(run.training.trackers, python, root))
     engines: dict[str, str] = {}
     for servers in _servers(run, root):
         problems.extend(check_engine(servers, root, python, engines))

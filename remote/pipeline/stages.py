@@ -86,13 +86,15 @@ def training(plan: Blueprint) -> TrainingSpec:
     """Train and export the drafter."""
     config = plan.run.training
     begun = None if config.init_from is None else plan.path(config.init_from)
+    kept = config.trackers.directory
+    trackers = msgspec.structs.replace(config.trackers, directory=None if kept is None else plan.path(kept))
     return TrainingSpec(
         store=str(plan.layout.store),
         mapping=str(plan.layout.mapping),
         target_model=plan.path(plan.run.target.model),
         drafter=str(plan.layout.drafter),
         checkpoints=str(plan.layout.checkpoints),
-        training=msgspec.structs.replace(config, init_from=begun),
+        training=msgspec.structs.replace(config, init_from=begun, trackers=trackers),
         fingerprint=plan.fingerprints.training,
     )
 

@@ -19,6 +19,7 @@ from remote.pipeline.plan import free_bytes
 from remote.pipeline.problems import check_drafter_kind, check_gpus, check_ranks, say
 from remote.pipeline.reuse import Valid, has_checkpoint, has_foreign_checkpoint, inspect
 from remote.pipeline.stages import Blueprint
+from remote.pipeline.trackers import check_trackers
 from remote.protocol.reports import TrainingPlan
 from remote.protocol.requests import PlanTraining
 from remote.protocol.run import RunConfig
@@ -34,14 +35,15 @@ class _Data(NamedTuple):
     initial: str | None
 
 
-def plan_training(request: PlanTraining, *, root: Path) -> TrainingPlan:
+def plan_training(request: PlanTraining, *, root: Path, python: str) -> TrainingPlan:
     """The training of the run file as a job of its own; raises UsageError or NotFound where the file is wrong.
 
-    It has the fingerprint that the run itself would give it, so that a run takes its drafter for its own.
+    It has the fingerprint that the run itself would give it, so that a run takes its drafter for its own. `python` is the interpreter of the jobs.
     """
     run = load_run(request.document, request.overrides)
     spec = _spec(run, request, root)
     problems = [*check_ranks(run), *check_gpus(run.name, gpu_demand(spec), "training")]
+    problems += check_trackers(run.training.trackers, python, root)
     data = None
     try:
         data = _look(spec, hash_initial(run, root))

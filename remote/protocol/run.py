@@ -119,6 +119,23 @@ class HostsConfig(Config, frozen=True, kw_only=True):
     rendezvous: str | None = None
 
 
+TrackerName = Literal["tensorboard", "wandb", "trackio"]
+
+
+class TrackersConfig(Config, frozen=True, kw_only=True):
+    """Where the figures of a training go besides: to each tracker of `use`, by its own library in the jobs' Python.
+
+    Their files lie in `directory`. `project` is that of Weights & Biases and trackio, `entity` the team of the former, which with
+    `wandb_mode` "offline" only keeps files for `wandb sync`.
+    """
+
+    use: list[TrackerName] = []
+    directory: str | None = None
+    project: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")] = "roost"
+    entity: str | None = None
+    wandb_mode: Literal["online", "offline"] = "online"
+
+
 class TrainingConfig(Config, frozen=True, kw_only=True):
     """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`.
 
@@ -129,6 +146,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
 
     drafter: DrafterConfig = DrafterConfig()
     hosts: HostsConfig = HostsConfig()
+    trackers: TrackersConfig = TrackersConfig()
     steps: Positive = 1000
     batch_tokens: Positive = 2048
     batches_per_step: Positive = 1
@@ -150,7 +168,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     init_from: str | None = None
 
 
-TRAINING_COMFORT = ("device", "hosts", "ranks", "sharded", "threads", "log_every", "checkpoints_kept")
+TRAINING_COMFORT = ("device", "hosts", "ranks", "sharded", "threads", "log_every", "checkpoints_kept", "trackers")
 """Keys of `training` that may change when one is gone on with: what is exported does not depend on them."""
 
 

@@ -54,6 +54,7 @@ def test_a_plan_shows_what_stands_in_the_way_and_exits_5(host, roost) -> None:
     assert told.exit_code == 5
     assert "goes on from its newest checkpoint" in told.stdout
     assert "problem: training.ranks is 2" in told.stdout
+    assert "trackers  tensorboard, wandb" in told.stdout
     assert host.asked == [PlanTraining(document=DOCUMENT, overrides={"a.b": "1"}, store="s", mapping="m", output="o")]
     document = json.loads(roost("training", "plan", "embedded", "--json").stdout)["training_plan"]
     assert document["samples"] == 1200

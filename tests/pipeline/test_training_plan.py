@@ -1,11 +1,14 @@
 """A training by itself: what it would be on a store and a mapping that are there."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from remote.errors import UsageError
+from remote.jobs import vault
 from remote.pipeline.training_plan import plan_training
 from remote.protocol.reports import TrainingPlan
 from remote.protocol.requests import PlanTraining
@@ -26,7 +29,7 @@ def plan(root: Path, document: str) -> Plan:
         request = PlanTraining(
             document=document, overrides=wanted | settings, store=store, mapping=mapping, output=output
         )
-        return plan_training(request, root=root)
+        return plan_training(request, root=root, python=sys.executable)
 
     return make
 
@@ -90,3 +93,26 @@ def test_the_drafter_that_it_begins_as_counts_by_its_content(plan: Plan, root: P
     old, same, new = (found.spec.fingerprint for found in begun)
     assert old == same != new
     assert anew.spec.fingerprint not in {old, new}
+
+
+def test_a_tracker_that_cannot_be_fed_is_refused_with_what_to_do(plan: Plan, root: Path, monkeypatch, tmp_path: Path):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages/wandb.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    use = '["tensorboard", "wandb", "no-such"]'
+    with pytest.raises(UsageError, match="no-such"):
+        plan(training__trackers__use=use)
+    (no_key,) = plan(training__trackers__use='["tensorboard", "wandb"]').problems
+    assert "roost secrets set WANDB_API_KEY" in no_key
+    vault.keep(root, "WANDB_API_KEY", "0123456789")
+    assert plan(training__trackers__use='["tensorboard", "wandb"]').problems == []
+    vault.forget(root, "WANDB_API_KEY")
+    assert plan(training__trackers__use='["wandb"]', training__trackers__wandb_mode="offline").problems == []
+    (tmp_path / "netrc").write_text("machine api.wandb.ai login user password 0123456789")
+    (tmp_path / "netrc").chmod(0o600)
+    assert plan(training__trackers__use='["wandb"]').problems == []
+    (tmp_path / "packages/wandb.py").unlink()
+    (missing,) = plan(training__trackers__use='["wandb"]').problems
+    assert f"`{sys.executable} -m pip install wandb`" in missing

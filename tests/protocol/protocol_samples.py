@@ -50,7 +50,12 @@ EXTRACTION = run.ExtractionConfig(
 )
 VOCABULARY = run.VocabularyConfig(draft_vocab_size=32000, source="/data/mapping", minimum_coverage=0.9)
 TRAINING = run.TrainingConfig(
-    drafter=run.DrafterConfig(head_dim=64), steps=100, threads=2, device="cpu", init_from="drafters/old"
+    drafter=run.DrafterConfig(head_dim=64),
+    trackers=run.TrackersConfig(use=["tensorboard", "wandb"], directory="trackers", wandb_mode="offline"),
+    steps=100,
+    threads=2,
+    device="cpu",
+    init_from="drafters/old",
 )
 SPECULATION = run.SpeculationConfig(num_steps=3, top_k=1, draft_tokens=4)
 EVALUATION = run.EvaluationConfig(concurrency=[1, 4], prompts=20, max_tokens=64, attention_backend="torch_native")

@@ -27,6 +27,7 @@ from remote.agents.training.objective import Batch
 from remote.agents.training.publishing import PRODUCER, Summary, write_drafter
 from remote.agents.training.ranks import Ranks
 from remote.agents.training.setup import Training, pick_device, prepare
+from remote.agents.training.trackers.feeding import feeding
 from remote.artifacts.manifest import artifact_ref, read_manifest, verify
 from remote.errors import Conflict, WorkFailed
 from remote.protocol.jobs import JobResult
@@ -215,18 +216,19 @@ def work(spec: TrainingSpec, job: JobContext) -> JobResult:
     finished = _finished(spec)
     if finished is not None:
         return finished
-    with companions(spec, job) as ranks:
-        if not ranks.is_first:
-            return _help(spec, ranks, job)
-        training = prepare(spec, pick_device(spec.training, ranks), ranks)
-        _describe(training, job)
-        checkpoints = _Checkpoints(spec, training, job)
-        logged = _train(training, checkpoints, job)
-    job.tell(TrainingPhase(phase="export"))
-    exported = _take_the_best(training, checkpoints, job)
-    summary = _summary(training, logged, exported, time.monotonic() - started)
-    write_drafter(Path(spec.drafter), spec, training.exportable, summary, job)
-    return _result(Path(spec.drafter), summary)
+    with feeding(spec, job) as told:
+        with companions(spec, job) as ranks:
+            if not ranks.is_first:
+                return _help(spec, ranks, job)
+            training = prepare(spec, pick_device(spec.training, ranks), ranks)
+            _describe(training, job)
+            checkpoints = _Checkpoints(spec, training, job)
+            logged = _train(training, checkpoints, job)
+        job.tell(TrainingPhase(phase="export"))
+        exported = _take_the_best(training, checkpoints, job)
+        told.update(_summary(training, logged, exported, time.monotonic() - started))
+        write_drafter(Path(spec.drafter), spec, training.exportable, told, job)
+    return _result(Path(spec.drafter), told)
 
 
 def _help(spec: TrainingSpec, ranks: Ranks, job: JobContext) -> JobResult:
