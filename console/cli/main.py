@@ -9,6 +9,7 @@ from console import operations
 from console.cli import (
     allocation,
     approvals,
+    browser,
     bulk,
     demo,
     embedded,
@@ -57,6 +58,7 @@ app.command("pull", short_help="Bring an artifact to this machine, hashed.")(bul
 app.command("push", short_help="Bring an artifact to a host, hashed.")(bulk.push)
 app.command("telemetry", short_help="Show GPUs, processors, memory, disks, engines.")(telemetry.telemetry)
 app.command("demo", short_help="Open the screen on this machine, with played GPUs if wanted.")(demo.demo)
+app.command("browser", short_help="Serve the screen to a browser on this machine.")(browser.browser)
 app.command("record", short_help="Record a host into a file.")(record.record)
 app.command("replay", short_help="Show a recording on the screen, or what is in it.")(record.replay)
 app.command("mcp", short_help="Serve AI agents: the operations as MCP tools.")(mcp)

@@ -73,7 +73,7 @@ def test_every_document_that_is_printed_has_a_schema():
 
 
 def test_only_what_opens_a_program_or_serves_one_has_no_document():
-    assert {name for name, _ in verbs()} - set(VERB_DOCUMENTS) <= {"mcp"}
+    assert {name for name, _ in verbs()} - set(VERB_DOCUMENTS) <= {"mcp", "browser"}
 
 
 def test_the_schemas_are_schemas():
@@ -378,6 +378,7 @@ OF_A_TERMINAL = {
     "Session",
     "REQUEST_TIMEOUT_S",
     "host_name_of",
+    "find_host",
 }
 OF_PERSONS = {
     *("decide_approval", "trust_host", "set_secret", "remove_secret"),  # a yes, a key's owner, a token's value
