@@ -2,13 +2,12 @@
 
 from typing import Annotated, NoReturn
 
-import tomllib
 import typer
 
 from console import operations, operations_extraction, operations_telemetry
 from console.cli.extraction_text import extraction_plan_lines, extraction_report_lines
 from console.cli.jobs import carry_on, exit_code_of
-from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, Timeout
+from console.cli.options import ACTOR, Host, Json, Key, NoWait, Set, TemplateOption, Timeout, template_variables
 from console.cli.output import execute, print_document, print_text
 from console.cli.run import RunFile, read_overrides
 from console.cli.text import state_words, summary_lines
@@ -241,18 +240,6 @@ def export(
     )
 
 
-def _template_variable(text: str) -> tuple[str, bool | int | float | str]:
-    """`thinking=false` as a run file has it: a TOML value, or plain words."""
-    name, is_given, value = text.partition("=")
-    if not (name.isidentifier() and is_given):
-        raise typer.BadParameter("--template is NAME=VALUE, such as thinking=false")
-    try:
-        read = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name, value
-    return name, read if isinstance(read, (bool, int, float)) else value
-
-
 @app.command("import", short_help="Make a store of another trainer's files.")
 def import_files(
     layout: Layout,
@@ -260,14 +247,7 @@ def import_files(
     store: Store,
     model: Annotated[str, typer.Option("--model", help="The target that the states are of, on the host.")],
     layer_ids: Annotated[str, typer.Option("--layer-ids", help="Hugging Face ids, such as 2,15,27.")],
-    template: Annotated[
-        list[str],
-        typer.Option(
-            "--template",
-            metavar="NAME=VALUE",
-            help="A variable of the chat template with which the conversations were read, such as thinking=false.",
-        ),
-    ] = [],  # noqa: B006
+    template: TemplateOption = [],  # noqa: B006
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
@@ -284,7 +264,7 @@ def import_files(
         store=store,
         target_model=model,
         layer_ids=[int(word) for word in words],
-        chat_template_kwargs=dict(map(_template_variable, template)),
+        chat_template_kwargs=template_variables(template),
     )
     _end(
         "conversion",

@@ -3,10 +3,12 @@
 import math
 from typing import Annotated
 
+import tomllib
 import typer
 from typer.core import TyperGroup
 
 from remote.protocol.ids import LONGEST_KEY, is_job_id
+from remote.protocol.run import TemplateVariables
 
 
 def _host(context: typer.Context, value: str) -> str:
@@ -61,6 +63,32 @@ Key = Annotated[
         help="Asked again with the same key it is the same job, never a second one; a word of your own.",
     ),
 ]
+
+TemplateOption = Annotated[
+    list[str],
+    typer.Option(
+        "--template",
+        metavar="NAME=VALUE",
+        help="A variable of the chat template, as a run's target.chat_template_kwargs has it, such as thinking=false.",
+    ),
+]
+
+
+def template_variables(texts: list[str]) -> TemplateVariables:
+    """`thinking=false` as a run file has it: a TOML value, or plain words."""
+    return dict(map(_template_variable, texts))
+
+
+def _template_variable(text: str) -> tuple[str, bool | int | float | str]:
+    name, is_given, value = text.partition("=")
+    if not (name.isidentifier() and is_given):
+        raise typer.BadParameter("--template is NAME=VALUE, such as thinking=false")
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+    return name, read if isinstance(read, (bool, int, float)) else value
+
 
 ACTOR = "cli"
 """Who the host's journal says asked for it."""

@@ -10,7 +10,7 @@ import typer
 from console import operations, operations_vocabulary
 from console.cli.agreement import agreement
 from console.cli.jobs import JobName, carry_on, exit_code_of
-from console.cli.options import ACTOR, Host, Json, Key, NoWait, Timeout
+from console.cli.options import ACTOR, Host, Json, Key, NoWait, TemplateOption, Timeout, template_variables
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.verbs import Verbs
 from console.cli.vocabulary_text import copy_plan_lines, coverage_lines, inspection_lines, mapping_lines
@@ -119,6 +119,7 @@ def build(
         str | None, typer.Option("--counts", metavar="DIR", help="Where the counts are kept; default: DST-counts.")
     ] = None,
     max_length: MaxLength = None,
+    template: TemplateOption = [],  # noqa: B006
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
@@ -127,6 +128,7 @@ def build(
 ) -> None:
     """Build a mapping from the answers in stores, conversations or kept counts, merged with weights.
 
+    Conversations are read as a run would: by the target's template, with --template and --max-length as the run has them.
     Takes the D most frequent tokens, of equally frequent ones the lower id; with fewer than D of them the lowest ids fill up.
     """
     spec = MappingBuildSpec(
@@ -138,6 +140,7 @@ def build(
         forced=force,
         force_special=force_special,
         max_length=max_length,
+        chat_template_kwargs=template_variables(template),
     )
     _carry_out(
         "build",
@@ -167,6 +170,7 @@ def coverage(
         float | None, typer.Option("--minimum", min=0.0, max=1.0, help="Exit 5 below this share, such as 0.98.")
     ] = None,
     max_length: MaxLength = None,
+    template: TemplateOption = [],  # noqa: B006
     host: Host = operations.EMBEDDED,
     timeout: Timeout = None,
     no_wait: NoWait = False,  # noqa: FBT002
@@ -187,6 +191,7 @@ def coverage(
         missing=missing,
         proposals=proposals,
         max_length=max_length,
+        chat_template_kwargs=template_variables(template),
         minimum_coverage=minimum,
     )
 

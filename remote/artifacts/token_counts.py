@@ -12,6 +12,7 @@ from remote.artifacts.manifest import Manifest, artifact_ref, read_manifest, ver
 from remote.errors import Precondition, UsageError
 from remote.protocol.jobs import ArtifactRef
 from remote.protocol.mappings import CountedSource
+from remote.protocol.run import TemplateVariables
 
 FORMAT = "roost-token-counts"
 VERSION = 1
@@ -22,13 +23,16 @@ Array = np.ndarray[Any, Any]
 
 
 class CountsProperties(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted: the target whose ids these are, and the sources with their weights."""
+    """What was counted: the target whose ids these are, the sources with their weights, and with which template variables
+    conversations were read.
+    """
 
     target_model: str
     tokenizer_sha256: str
     vocab_size: int
     tokens: float
     sources: list[CountedSource]
+    chat_template_kwargs: TemplateVariables = {}
 
 
 def merge_counts(parts: Sequence[tuple[Array, float]]) -> Array:

@@ -23,6 +23,7 @@ from remote.protocol.reports import ExtractionPlan
 from remote.protocol.requests import ResolveExtraction
 from remote.protocol.run import RunConfig
 from remote.protocol.specs import Capture, ExtractionSpec, Part
+from remote.telemetry.figures import bytes_text
 
 
 def plan_extraction(document: str, overrides: Mapping[str, str], *, root: Path) -> ExtractionPlanned:
@@ -61,9 +62,18 @@ def resolve_extraction(request: ResolveExtraction, *, root: Path) -> ExtractionP
         problems.append(f"{store} is a store already ({there.reason}). Name another by --output, or move it away.")
     planned = None if isinstance(there, Valid) else _plan(run, spec)
     if planned is not None and not planned.fits and spec.extraction.when_short == "refuse":
-        problems.append("the store does not fit the disk. Free space there, or name another directory by --output.")
+        problems.append(_no_room(planned, store))
     return ExtractionPlan(
         run=run.name, spec=spec, action="skip" if planned is None else "run", planned=planned, problems=problems
+    )
+
+
+def _no_room(planned: ExtractionPlanned, store: Path) -> str:
+    files = "" if planned.inodes_free is None else f" and room for {planned.inodes_free:,} files"
+    return (
+        f"the store needs {bytes_text(planned.bytes_needed)} and {planned.inodes_needed:,} files more, the disk of {store} has "
+        f"{bytes_text(planned.bytes_free)}{files}. Free space there, name another directory by --output, or set "
+        'extraction.when_short to "wait".'
     )
 
 

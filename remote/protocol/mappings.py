@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from remote.protocol.base import Message
-from remote.protocol.run import Fraction, Positive
+from remote.protocol.run import Fraction, Positive, TemplateVariables
 
 WrittenLayout = Literal["roost", "specforge", "speculators-0.8", "speculators-0.9", "modelopt", "eagle"]
 """Whose files a mapping can be written in."""
@@ -32,7 +32,8 @@ class MappingBuildSpec(Message, frozen=True, kw_only=True):
     """Count the answer tokens of `sources`, keep the counts at `counts`, and build the mapping `destination` from them.
 
     The `forced` ids, and with `force_special` the target's special tokens, take the places of the rarest. Without a
-    `target_model` it is that of the first store or counts.
+    `target_model` it is that of the first store or counts. Conversations are read with the template variables of a run's
+    `target.chat_template_kwargs`, and cut at its `max_length`.
     """
 
     sources: Annotated[list[TokenSource], msgspec.Meta(min_length=1)]
@@ -43,6 +44,7 @@ class MappingBuildSpec(Message, frozen=True, kw_only=True):
     forced: list[TokenId] = []
     force_special: bool = False
     max_length: Positive | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class MappingConvertSpec(Message, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ class MappingConvertSpec(Message, frozen=True, kw_only=True):
 
 class MappingCoverageSpec(Message, frozen=True, kw_only=True):
     """Say how much of the answers in `sources` the mapping covers, and what is missing; without a mapping what the best of
-    `draft_vocab_size` would. Without a `target_model` it is that of the first store or counts.
+    `draft_vocab_size` would. Without a `target_model` it is that of the first store or counts; conversations as for a build.
     """
 
     sources: Annotated[list[TokenSource], msgspec.Meta(min_length=1)]
@@ -70,6 +72,7 @@ class MappingCoverageSpec(Message, frozen=True, kw_only=True):
     proposals: Positive = 3
     max_length: Positive | None = None
     minimum_coverage: Fraction | None = None
+    chat_template_kwargs: TemplateVariables = {}
 
 
 class CountedSource(Message, frozen=True, kw_only=True):

@@ -79,6 +79,28 @@ def test_an_unknown_cause_begins_with_the_exception_that_was_raised():
     )
 
 
+LEAKS = """nanobind: leaked 2 instances!
+ - leaked instance 0x7f3c of type "xgrammar.xgrammar_bindings.TokenizerInfo"
+ - leaked keep_alive record 0x7f3d
+nanobind: leaked 15 types!
+ - leaked type "xgrammar.xgrammar_bindings.GrammarMatcher"
+ - ... skipped remainder
+nanobind: leaked 41 functions!
+ - leaked function "_batch_accept_string"
+nanobind: this is likely caused by a reference counting issue in the binding code.
+See https://nanobind.readthedocs.io/en/latest/refleaks.html
+"""
+READINGS = '[2026-12-03 14:00:12] INFO:     127.0.0.1:42174 - "GET /metrics HTTP/1.1" 200 OK\n'
+
+
+@pytest.mark.parametrize("noise", [LEAKS, READINGS * 40], ids=["leaks", "readings"])
+def test_what_is_no_word_of_the_engines_is_not_among_its_last_ones(noise: str):
+    crash = SCHEDULER_CRASH.format("ValueError: no")
+    message, _ = explain_death(-9, (noise + crash + noise).encode(), SGLANG.causes, "engine")
+    assert message == explain_death(-9, crash.encode(), SGLANG.causes, "engine")[0]
+    assert message.endswith("It usually means the child failed.")
+
+
 def test_a_kill_without_words_points_to_the_kernel_and_a_crash_does_not():
     message, hint = explain_death(-9, b"all was well\n", SGLANG.causes, "engine")
     assert "signal 9" in message

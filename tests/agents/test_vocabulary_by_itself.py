@@ -1,6 +1,7 @@
 """Mappings without a run: built from several sources, measured, converted, copied by relative paths."""
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -211,3 +212,33 @@ def test_token_ids_of_a_data_file_are_counted_as_they_are(root: Path, job: JobCo
     (root / "ids.jsonl").write_text(json.dumps(line) + "\n")
     report = measure(job, sources=[TokenSource(path="ids.jsonl")], draft_vocab_size=2)
     assert sum(source.tokens for source in report.sources) == 3
+
+
+def test_conversations_are_read_with_the_template_variables_of_the_run(root: Path, job: JobContext) -> None:
+    thinking = root / "thinking"
+    shutil.copytree(MODEL, thinking)
+    settings = json.loads((thinking / "tokenizer_config.json").read_text())
+    words = "('bbbb' if message['role'] == 'assistant' and not thinking else '') + message['content']"
+    changed = settings["chat_template"].replace("message['content']", words)
+    (thinking / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": changed}))
+    chats = TokenSource(path="chats.jsonl")
+    for variables in ({"thinking": True}, {"thinking": False}):
+        spec = build(
+            chats,
+            target_model=str(thinking),
+            destination=f"mappings/{variables['thinking']}",
+            counts=f"counts/{variables['thinking']}",
+            chat_template_kwargs=variables,
+        )
+        work(spec, job)
+        counts, properties = read_counts(root / spec.counts)
+        ids, mask = ChatTemplate(thinking, variables).tokenize(
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        )
+        assert np.array_equal(counts, np.bincount(np.array(ids)[np.array(mask)], minlength=VOCAB_SIZE))
+        assert properties.chat_template_kwargs == variables
+    assert counts.sum() > read_counts(root / "counts/True")[0].sum()
+    with pytest.raises(Conflict, match="nothing was written"):
+        work(msgspec.structs.replace(spec, chat_template_kwargs={"thinking": True}), job)
+    with pytest.raises(UsageError, match="no conversations are read with thinking"):
+        work(build(destination="a", counts="b", chat_template_kwargs={"thinking": True}), job)

@@ -53,7 +53,7 @@ def test_an_inspection_says_where_it_came_from_and_who_has_it(played_host, roost
 
 def test_a_build_names_its_sources_with_weights(sound, roost) -> None:
     arguments = ("--from", "runs/a/store", "--from", "x=y.jsonl=0.5", "--size", "9", "--force", "3", "--force-special")
-    told = roost("vocabulary", "build", "mappings/new", *arguments)
+    told = roost("vocabulary", "build", "mappings/new", *arguments, "--template", "thinking=false")
     assert told.exit_code == 0, told.stderr
     assert started(sound) == MappingBuildSpec(
         sources=[TokenSource(path="runs/a/store"), TokenSource(path="x=y.jsonl", weight=0.5)],
@@ -62,6 +62,7 @@ def test_a_build_names_its_sources_with_weights(sound, roost) -> None:
         counts="mappings/new-counts",
         forced=[3],
         force_special=True,
+        chat_template_kwargs={"thinking": False},
     )
 
 

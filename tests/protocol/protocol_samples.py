@@ -133,6 +133,7 @@ MAPPING_BUILD = mappings.MappingBuildSpec(
     forced=[2, 163839],
     force_special=True,
     max_length=2048,
+    chat_template_kwargs={"thinking": False},
 )
 MAPPING_CONVERT = mappings.MappingConvertSpec(
     source="mappings/new", destination="mappings/elsewhere", layout="specforge", target_model="models/target"
@@ -147,6 +148,7 @@ MAPPING_COVERAGE = mappings.MappingCoverageSpec(
     proposals=3,
     max_length=2048,
     minimum_coverage=0.98,
+    chat_template_kwargs={"thinking": False},
 )
 TRAINING_SPEC = specs.TrainingSpec(
     store="/runs/embedded/store",

@@ -17,6 +17,7 @@ from remote.protocol.mappings import (
     TokenSource,
     WrittenLayout,
 )
+from remote.protocol.run import TemplateVariables
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,9 @@ Sources = Annotated[
 ]
 MaxLength = Annotated[
     Annotated[int, Meta(ge=1)] | None, Meta(description="Cut conversations after this many tokens, as a run does.")
+]
+TemplateKwargs = Annotated[
+    TemplateVariables, Meta(description="Variables of the chat template, as a run's target.chat_template_kwargs.")
 ]
 
 
@@ -78,6 +82,7 @@ class BuildingMapping(Arguments, frozen=True, kw_only=True):
     forced: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(description="Take these tokens in any case.")] = []
     force_special: Annotated[bool, Meta(description="Take the target's special tokens in any case.")] = False
     max_length: MaxLength = None
+    chat_template_kwargs: TemplateKwargs = {}
     key: Key
 
 
@@ -102,6 +107,7 @@ class MeasuringCoverage(Arguments, frozen=True, kw_only=True):
     missing: Annotated[int, Meta(ge=0, le=1000, description="How many missing tokens to list.")] = 20
     minimum_coverage: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_length: MaxLength = None
+    chat_template_kwargs: TemplateKwargs = {}
     key: Key
 
 
@@ -141,6 +147,7 @@ async def _build_mapping(session: Session, asked: BuildingMapping, _: Tell) -> o
         forced=asked.forced,
         force_special=asked.force_special,
         max_length=asked.max_length,
+        chat_template_kwargs=asked.chat_template_kwargs,
     )
     job = await operations_vocabulary.start_mapping_build(session, spec, op_id=asked.key)
     return MadeMapping(job=job, mapping=None)
@@ -165,6 +172,7 @@ async def _measure_coverage(session: Session, asked: MeasuringCoverage, _: Tell)
         curve=asked.curve,
         missing=asked.missing,
         max_length=asked.max_length,
+        chat_template_kwargs=asked.chat_template_kwargs,
         minimum_coverage=asked.minimum_coverage,
     )
     job = await operations_vocabulary.start_mapping_coverage(session, spec, op_id=asked.key)

@@ -54,7 +54,10 @@ class Verification:
         if self.problems:
             more = len(self.problems) - _SHOWN
             shown = "; ".join(self.problems[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-            raise Precondition(f"{self.spec.store} is not what it should be: {shown}", hint="extract it again")
+            raise Precondition(
+                f"{self.spec.store} is not what it should be: {shown}",
+                hint="move it away (`roost storage reclaim`) and extract it again, or import or merge it again",
+            )
         return JobResult(outputs=[], summary=self.summary)
 
     def _note(self, problems: Iterable[str]) -> None:

@@ -12,6 +12,12 @@ _REASON_LETTERS = 300
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception): .+")
 """The last line of a traceback."""
 
+_NOISE = re.compile(
+    r"nanobind: |- leaked (?:instance|keep_alive|type|function) |- \.\.\. skipped remainder|See https://nanobind\.readthedocs\.io/"
+    r"|.* \"GET /(?:metrics|health\w*|ready|server_info|v1/loads)\S* HTTP/[\d.]+\" 200"
+)
+"""What stands around an engine's last words: what a library counts when its process ends, and readings that were asked for."""
+
 _ROOT_CAUSE = re.compile(
     rb"^\((?:EngineCore|\w*Worker)\w* pid=\d+\) ERROR .*\] ((?:\w+\.)*\w+(?:Error|Exception): .+)", re.MULTILINE
 )
@@ -36,7 +42,11 @@ def explain_death(
     folded = text.lower()
     known = next((cause for cause in causes if cause.mark.lower() in folded), None)
     how = _ending(exit_code)
-    lines = [line.strip() for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [
+        line
+        for each in text.decode("utf-8", "replace").splitlines()
+        if (line := each.strip()) and not _NOISE.match(line)
+    ]
     root = _ROOT_CAUSE.search(text)
     first = [] if root is None else [root.group(1).decode("utf-8", "replace")]
     said = "\n".join([*first, *lines[-_LINES:]])

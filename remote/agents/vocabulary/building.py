@@ -26,7 +26,7 @@ def build(spec: MappingBuildSpec, job: JobContext, save_tensors: SaveTensors) ->
     destination, kept = (resolve_path(job.root, path) for path in (spec.destination, spec.counts))
     if destination == kept or destination in kept.parents or kept in destination.parents:
         raise UsageError(f"{destination} and {kept} lie in each other", hint="give the counts a place of their own")
-    counter = Counter(model, job.root, spec.max_length)
+    counter = Counter(model, job.root, max_length=spec.max_length, variables=spec.chat_template_kwargs)
     special = special_ids(model) if spec.force_special else []
     forced: list[int] = sorted({*spec.forced, *special})
     sources, counted = [], []
@@ -36,7 +36,7 @@ def build(spec: MappingBuildSpec, job: JobContext, save_tensors: SaveTensors) ->
         job.tell(Note(level="info", text=f"{found.source.tokens:,} answer tokens in {found.source.path}"))
         sources.append(found.source)
         counted.append(found)
-    counts = merged(counted)
+    counts = merged(counted, spec.chat_template_kwargs)
     mapping = Mapping.from_counts(force_tokens(counts, forced, spec.draft_vocab_size), spec.draft_vocab_size)
     coverage = mapping.coverage(counts)
     properties = CountsProperties(
@@ -45,8 +45,12 @@ def build(spec: MappingBuildSpec, job: JobContext, save_tensors: SaveTensors) ->
         vocab_size=counter.vocab_size,
         tokens=float(counts.sum()),
         sources=sources,
+        chat_template_kwargs=spec.chat_template_kwargs,
     )
-    counts_mark = fingerprint_of({"counts": [(one.sha256, one.weight) for one in sources], "cut": spec.max_length})
+    counts_mark = fingerprint_of(
+        {"counts": [(one.sha256, one.weight) for one in sources], "cut": spec.max_length}
+        | ({"template": spec.chat_template_kwargs} if spec.chat_template_kwargs else {})
+    )
     mark = fingerprint_of({"counts": counts_mark, "size": spec.draft_vocab_size, "forced": forced})
     find_same("mapping", destination, mark)
     counts_reference = publish(

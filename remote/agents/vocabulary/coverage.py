@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 def measure(spec: MappingCoverageSpec, job: JobContext) -> JobResult:
     """Count, compare, write the report into the job's directory."""
     model = find_target(spec.target_model, spec.sources, job.root)
-    counter = Counter(model, job.root, spec.max_length)
+    counter = Counter(model, job.root, max_length=spec.max_length, variables=spec.chat_template_kwargs)
     given, repaired = _given(spec, job, counter.vocab_size)
     counted = [_count(counter, source, job) for source in spec.sources]
     report = _report(spec, model, counted, given)
@@ -86,7 +86,7 @@ def _count(counter: Counter, source: TokenSource, job: JobContext) -> Counted:
 def _report(
     spec: MappingCoverageSpec, model: Path, counted: Sequence[Counted], given: Mapping | None
 ) -> CoverageReport:
-    counts = merged(counted)
+    counts = merged(counted, spec.chat_template_kwargs)
     size = len(given.d2t) if given is not None else spec.draft_vocab_size or 0
     best = Mapping.from_counts(counts, size)
     mapping = given or best

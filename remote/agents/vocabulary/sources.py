@@ -18,6 +18,7 @@ from remote.artifacts.token_counts import merge_counts, read_counts
 from remote.errors import NotFound, Precondition, UsageError
 from remote.paths import resolve_path
 from remote.protocol.mappings import CountedSource, SourceKind, TokenSource
+from remote.protocol.run import TemplateVariables
 
 Array = np.ndarray[Any, Any]
 
@@ -49,14 +50,18 @@ def find_target(named: str | None, sources: Sequence[TokenSource], root: Path) -
 
 
 class Counter:
-    """Counts the answer tokens of sources by the ids of one target; raises Precondition where a source has another's."""
+    """Counts the answer tokens of sources by the ids of one target; raises Precondition where a source has another's.
 
-    def __init__(self, target_model: Path, root: Path, max_length: int | None) -> None:
+    Conversations are read by its template with `variables`, and each is cut at `max_length`.
+    """
+
+    def __init__(self, target_model: Path, root: Path, *, max_length: int | None, variables: TemplateVariables) -> None:
         self.vocab_size = target_vocab_size(target_model)
         self.tokenizer_sha256 = hash_tokenizer(target_model)
         self._model = target_model
         self._root = root
         self._max_length = max_length
+        self._variables = variables
 
     def count(self, source: TokenSource) -> Counted:
         """Count one source; raises NotFound where there is nothing."""
@@ -86,7 +91,7 @@ class Counter:
         return Counted(_describe(path, "store", source, counts, hash_file(path / MANIFEST_NAME)), counts, answers)
 
     def _count_conversations(self, path: Path, source: TokenSource) -> Counted:
-        template, parts = ChatTemplate(self._model), list[Answers]()
+        template, parts = ChatTemplate(self._model, self._variables), list[Answers]()
         for conversation in read_conversations(path):
             if conversation.input_ids is None:
                 read, counts_for_loss = template.tokenize(conversation.conversations, truncated=conversation.truncated)
@@ -117,8 +122,16 @@ class Counter:
             )
 
 
-def merged(counted: Sequence[Counted]) -> Array:
-    """The weighted counts [V] of several sources; raises Precondition where nothing counts for the loss."""
+def merged(counted: Sequence[Counted], variables: TemplateVariables) -> Array:
+    """The weighted counts [V] of several sources.
+
+    Raises Precondition where nothing counts for the loss, UsageError for template `variables` that no source was read with.
+    """
+    if variables and not any(one.source.kind == "conversations" for one in counted):
+        raise UsageError(
+            f"no conversations are read with {', '.join(variables)}",
+            hint="leave the template's variables out: a store and kept counts were read with their own",
+        )
     counts = merge_counts([(one.counts, one.source.weight) for one in counted])
     if not counts.any():
         paths = ", ".join(one.source.path for one in counted)
