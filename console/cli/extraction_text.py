@@ -11,6 +11,7 @@ _MOST_SHOWN = 20
 
 def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
     """What an extraction would write, and a sample as it would be learned from."""
+    kept = f", of which {format_bytes(plan.keep_free_bytes)} are to stay free" if plan.keep_free_bytes else ""
     inodes = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
     return [
         f"samples  {plan.samples:,}" + (f", {plan.cut:,} of them cut" if plan.cut else ""),
@@ -19,7 +20,7 @@ def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
         *(["  …"] if plan.unfit > len(plan.unfit_samples) else []),
         f"tokens   {plan.tokens:,}, of which {plan.loss_tokens:,} count ({format_percent(plan.loss_tokens / max(1, plan.tokens))})",
         f"store    {format_bytes(plan.bytes_total)} in {plan.shards:,} shards",
-        f"to write {format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files; the disk has {format_bytes(plan.bytes_free)}{inodes}",
+        f"to write {format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files; the disk has {format_bytes(plan.bytes_free)}{kept}{inodes}",
         *(
             []
             if plan.fits

@@ -69,10 +69,11 @@ def resolve_extraction(request: ResolveExtraction, *, root: Path) -> ExtractionP
 
 
 def _no_room(planned: ExtractionPlanned, store: Path) -> str:
+    kept = f", of which {bytes_text(planned.keep_free_bytes)} are to stay free" if planned.keep_free_bytes else ""
     files = "" if planned.inodes_free is None else f" and room for {planned.inodes_free:,} files"
     return (
         f"the store needs {bytes_text(planned.bytes_needed)} and {planned.inodes_needed:,} files more, the disk of {store} has "
-        f"{bytes_text(planned.bytes_free)}{files}. Free space there, name another directory by --output, or set "
+        f"{bytes_text(planned.bytes_free)}{kept}{files}. Free space there, name another directory by --output, or set "
         'extraction.when_short to "wait".'
     )
 
@@ -118,4 +119,4 @@ def _plan(run: RunConfig, spec: ExtractionSpec) -> ExtractionPlanned:
         engine_version="",
     )
     disk = DiskPlan(Path(spec.store), samples.plan, properties, spec.extraction.shard_bytes)
-    return describe_plan(samples, disk, template.decode)
+    return describe_plan(samples, disk, template.decode, keep_free=spec.extraction.keep_free_bytes)

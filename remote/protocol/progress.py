@@ -127,7 +127,8 @@ class ExtractionPlanned(Message, frozen=True, kw_only=True):
     """What an extraction will write, known before its first byte: exact sizes, the share of tokens that counts for the loss, and
     the beginning of a sample as text, what counts between ⟦ and ⟧.
 
-    `bytes_needed` and `inodes_needed` are what is still to be written, `bytes_free` and `inodes_free` what the disk has. `unfit`
+    `bytes_needed` and `inodes_needed` are what is still to be written, `bytes_free` and `inodes_free` what the disk has, of which
+    `keep_free_bytes` are to be left. `unfit`
     conversations cannot be used, the first 20 of them with the reason in `unfit_samples`; `cut` have a beginning only.
     """
 
@@ -145,12 +146,13 @@ class ExtractionPlanned(Message, frozen=True, kw_only=True):
     sample_text: str
     unfit_samples: "list[SampleQuarantined]" = []
     cut: int = 0
+    keep_free_bytes: int = 0
 
     @property
     def fits(self) -> bool:
         """Whether the disk has room for what is still to be written."""
         has_inodes = self.inodes_free is None or self.inodes_free >= self.inodes_needed
-        return has_inodes and self.bytes_free >= self.bytes_needed
+        return has_inodes and self.bytes_free >= self.bytes_needed + self.keep_free_bytes
 
 
 class SampleQuarantined(Message, frozen=True, kw_only=True):

@@ -24,7 +24,9 @@ def started(played_host) -> object:
 @pytest.fixture(autouse=True)
 def _quick(played_host) -> None:
     played_host.started_as = ENDED
-    played_host.planned = msgspec.structs.replace(PLANNED, bytes_free=PLANNED.bytes_needed, inodes_free=None)
+    played_host.planned = msgspec.structs.replace(
+        PLANNED, bytes_free=PLANNED.bytes_needed + PLANNED.keep_free_bytes, inodes_free=None
+    )
 
 
 def test_a_plan_says_the_bytes_and_shows_a_sample(played_host, roost) -> None:
@@ -36,7 +38,7 @@ def test_a_plan_says_the_bytes_and_shows_a_sample(played_host, roost) -> None:
 
 
 def test_a_plan_without_room_is_an_unmet_precondition(played_host, roost) -> None:
-    played_host.planned = msgspec.structs.replace(played_host.planned, bytes_free=PLANNED.bytes_needed - 1)
+    played_host.planned = msgspec.structs.replace(played_host.planned, bytes_free=played_host.planned.bytes_free - 1)
     told = roost("extraction", "plan", "embedded")
     assert told.exit_code == 5
     assert "it does not fit" in told.stdout

@@ -65,6 +65,14 @@ def test_parts_are_of_the_whole_and_share_the_samples_out(tmp_path: Path) -> Non
     assert sum(part.tokens for part in planned) == whole.planned.tokens
 
 
+def test_a_store_without_room_stands_in_the_way_with_its_figures_unless_it_may_wait(tmp_path: Path) -> None:
+    kept = {"extraction.keep_free_bytes": str(1 << 50)}
+    (problem,) = resolve_extraction(request(overrides={**request().overrides, **kept}), root=tmp_path).problems
+    assert "of which 1.0 PiB are to stay free" in problem
+    waits = {**request().overrides, **kept, "extraction.when_short": '"wait"'}
+    assert resolve_extraction(request(overrides=waits), root=tmp_path).problems == []
+
+
 def test_what_the_run_would_extract_is_what_the_whole_is(tmp_path: Path) -> None:
     held_out = tmp_path / "held-out.jsonl"
     held_out.write_text((FIXTURE / "conversations/tiny_eval.jsonl").read_text().partition("\n")[2])

@@ -298,6 +298,7 @@ EVENTS = [
         sample_text="Why?⟦Because.⟧",
         unfit_samples=[progress.SampleQuarantined(sample_id="s3", reason="no answer within 2048 tokens")],
         cut=3,
+        keep_free_bytes=1 << 30,
     ),
     progress.StoreChecked(what="samples", done=3, total=16),
     progress.SampleQuarantined(sample_id="s2", reason="no answer within 2048 tokens"),

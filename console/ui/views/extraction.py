@@ -79,6 +79,7 @@ def _progress(state: HostState, job: Job, done: ExtractionAdvanced) -> list[tupl
 
 
 def _plan(plan: ExtractionPlanned) -> list[tuple[str, str]]:
+    kept = f", {format_bytes(plan.keep_free_bytes)} of which are to stay so" if plan.keep_free_bytes else ""
     files_free = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
     unfit = (f", {plan.cut:,} of them cut" if plan.cut else "") + (
         f"; {plan.unfit:,} cannot be used" if plan.unfit else ""
@@ -92,7 +93,7 @@ def _plan(plan: ExtractionPlanned) -> list[tuple[str, str]]:
             "disk plan",
             f"{format_bytes(plan.bytes_needed)} in {plan.inodes_needed:,} files were to be written at its start,",
         ),
-        ("", f"where {format_bytes(plan.bytes_free)}{files_free} were free"),
+        ("", f"where {format_bytes(plan.bytes_free)}{files_free} were free{kept}"),
         ("a sample", f"{one_line(plan.sample_id)}: {text[:_MOST_TEXT]}{'…' if len(text) > _MOST_TEXT else ''}"),
     ]
 

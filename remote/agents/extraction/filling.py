@@ -64,8 +64,10 @@ class DiskPlan:
             )
 
 
-def describe_plan(samples: Samples, disk: DiskPlan, decode: Callable[[list[int]], str]) -> ExtractionPlanned:
-    """What is to be extracted, how much it takes, and a sample from the middle to look at."""
+def describe_plan(
+    samples: Samples, disk: DiskPlan, decode: Callable[[list[int]], str], *, keep_free: int
+) -> ExtractionPlanned:
+    """What is to be extracted, how much it takes of a disk that is to keep so many bytes free, and a sample from the middle to look at."""
     shown = samples.plan[len(samples.plan) // 2]
     return ExtractionPlanned(
         samples=len(samples.plan),
@@ -80,6 +82,7 @@ def describe_plan(samples: Samples, disk: DiskPlan, decode: Callable[[list[int]]
         unfit=len(samples.unfit),
         unfit_samples=[SampleQuarantined(sample_id=one.sample_id, reason=one.reason) for one in samples.unfit[:_NAMED]],
         cut=samples.cut,
+        keep_free_bytes=keep_free,
         sample_id=shown.sample_id,
         sample_text=show_sample(shown, decode),
     )

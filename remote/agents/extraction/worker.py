@@ -187,7 +187,7 @@ class Extraction:
         config, samples = self.spec.extraction, self.samples
         disk = DiskPlan(self.store, samples.plan, properties, config.shard_bytes)
         self.bytes_total = disk.bytes_total
-        self.job.tell(describe_plan(samples, disk, self.template.decode))
+        self.job.tell(describe_plan(samples, disk, self.template.decode, keep_free=config.keep_free_bytes))
         if config.when_short == "refuse":
             disk.check(config.keep_free_bytes)
         self.filling = Filling(self.job, self.store, properties, samples.plan, config)
