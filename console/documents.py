@@ -24,6 +24,7 @@ from remote.protocol.errors import ErrorInfo
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage
 from remote.protocol.mappings import CoverageReport
+from remote.protocol.notifications import NotificationList, NotificationRecord
 from remote.protocol.progress import ExtractionPlanned, ServerReady
 from remote.protocol.reports import (
     ExtractionPlan,
@@ -231,6 +232,8 @@ DOCUMENTS: dict[str, Any] = {
     "jobs": list[Job],
     "journal": JournalPage,
     "log": LogText,
+    "notification": NotificationRecord,
+    "notifications": NotificationList,
     "inspection": MappingInspection,
     "mapping": MappingReport,
     "merge": JobOutcome,
@@ -257,6 +260,7 @@ DOCUMENTS: dict[str, Any] = {
     "tuning_report": TuningReport,
     "verdict": VerdictReport,
     "verification": JobOutcome,
+    "webhook_key": str,
 }
 """What each document's payload is."""
 

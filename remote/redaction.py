@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,120}_(?:TOKEN|KEY|SECRET)\Z")
-"""What a secret may be called; as a variable of the environment it is found by this alone."""
+SECRET_NAME = re.compile(r"(?:[A-Z][A-Z0-9_]{0,120}_(?:TOKEN|KEY|SECRET)|ROOST_WEBHOOK_URL)\Z")
+"""What a secret may be called; as a variable of the environment it is found by this alone. Whoever knows the address of a webhook can post there."""
 
 LEAST_LENGTH, MOST_LENGTH = 8, 4096
 """Shorter values would cover ordinary words; longer ones are no tokens."""

@@ -17,6 +17,7 @@ from console.cli import (
     hosts,
     jobs,
     journal,
+    notifications,
     record,
     run,
     secrets,
@@ -71,6 +72,7 @@ app.add_typer(allocation.app, name="allocation", short_help="Hosts of Slurm: sta
 app.add_typer(server.app, name="server", short_help="Inference servers: plan, start, request, bench, tune.")
 app.add_typer(secrets.app, name="secrets", short_help="Tokens for jobs: set, list, remove.")
 app.add_typer(approvals.app, name="approvals", short_help="The inbox: list, approve, refuse what was asked.")
+app.add_typer(notifications.app, name="notifications", short_help="Who is not looking is told: list, try, key.")
 app.add_typer(storage.app, name="storage", short_help="Disks: usage, reclaim, restore, purge.")
 app.add_typer(embedded.app, name="embedded", short_help="The embedded host: prepare, stop.")
 

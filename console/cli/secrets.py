@@ -24,7 +24,11 @@ app = Verbs(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The variable that jobs read it from; it ends in _TOKEN, _KEY or _SECRET.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The variable that jobs read it from; it ends in _TOKEN, _KEY or _SECRET. ROOST_WEBHOOK_URL and _KEY are for `roost notifications`.",
+    ),
 ]
 
 

@@ -15,6 +15,7 @@ from remote.jobs import locks
 from remote.redaction import SECRET_NAME
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - the directories below are checked for their owner and mode
+_OF_NOTIFICATIONS = "ROOST_WEBHOOK_"
 _MEMORY_KINDS = ("tmpfs", "ramfs")
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -33,6 +34,11 @@ def directory_on_disk(root: Path) -> Path:
 def read_values(root: Path) -> dict[str, str]:
     """The secrets by name; a directory that is not private to this user is not believed. Raises OSError."""
     return {path.name: value for path, value in _read_all(root) if SECRET_NAME.match(path.name)}
+
+
+def read_values_for_jobs(root: Path) -> dict[str, str]:
+    """The secrets that jobs find in their environment: all but those that notifications are posted with. Raises OSError."""
+    return {name: value for name, value in read_values(root).items() if not name.startswith(_OF_NOTIFICATIONS)}
 
 
 def read_every_value(root: Path) -> set[str]:

@@ -112,11 +112,11 @@ def _become_work(directory: Path, launch: dict[str, Any], gate: int, fault: int)
 
 
 def _environment(launch: dict[str, Any]) -> dict[str, str]:
-    """What the work finds: the supervisor's own environment, over it the host's secrets, over both the launch record."""
+    """What the work finds: the supervisor's own environment, over it the host's secrets for jobs, over both the launch record."""
     inherited = {name: value for name, value in os.environ.items() if name != process.SUPERVISOR_VARIABLE}
     planned: dict[str, str] = launch["environment"]
     root = planned.get("ROOST_ROOT")
-    return inherited | ({} if root is None else vault.read_values(Path(root))) | planned
+    return inherited | ({} if root is None else vault.read_values_for_jobs(Path(root))) | planned
 
 
 def become_subreaper() -> bool:

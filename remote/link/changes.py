@@ -6,6 +6,7 @@ import msgspec
 
 from remote.jobs.journal import Change
 from remote.protocol.approvals import AskApproval, DecideApproval, RecordRefusal
+from remote.protocol.notifications import TryWebhook
 from remote.protocol.requests import Request, StartJob, StopJob
 from remote.protocol.run import RunConfig
 from remote.protocol.secrets import RemoveSecret, SetSecret
@@ -13,7 +14,7 @@ from remote.protocol.specs import RunSpec, Spec
 from remote.protocol.storage import MoveToTrash, RestoreFromTrash
 
 
-def describe_change(  # noqa: PLR0911 - one for each request that changes something
+def describe_change(  # noqa: C901, PLR0911 - one for each request that changes something
     request: Request, actor: str, cover: Callable[[str], str]
 ) -> Change | None:
     """What the journal says of `request`, its texts covered by `cover`; None for one that only asks."""
@@ -30,6 +31,8 @@ def describe_change(  # noqa: PLR0911 - one for each request that changes someth
             return Change(actor=actor, action="set_secret", subject=name, op_id=op_id)
         case RemoveSecret(name=name, op_id=op_id):
             return Change(actor=actor, action="remove_secret", subject=name, op_id=op_id)
+        case TryWebhook(op_id=op_id):
+            return Change(actor=actor, action="try_webhook", subject="webhook", op_id=op_id)
         case MoveToTrash(paths=paths, token=token, op_id=op_id):
             return Change(actor=actor, action="reclaim", subject=cover(", ".join(paths)), plan=token, op_id=op_id)
         case RestoreFromTrash(name=name, op_id=op_id):

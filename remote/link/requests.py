@@ -27,6 +27,13 @@ from remote.protocol.codec import MAX_LINE_BYTES
 from remote.protocol.jobs import Job
 from remote.protocol.journal import ReadJournal
 from remote.protocol.mappings import CoverageReport
+from remote.protocol.notifications import (
+    GetNotification,
+    ListNotifications,
+    NotificationList,
+    NotificationReply,
+    TryWebhook,
+)
 from remote.protocol.progress import ExtractionPlanned
 from remote.protocol.reports import (
     ExtractionPlan,
@@ -143,6 +150,8 @@ class Desk:
                 return self._answer_about_mappings(request)
             case ReadStorage() | PlanReclaim() | MoveToTrash() | RestoreFromTrash() | ReadExtraction():
                 return self._answer_about_storage(request)
+            case ListNotifications() | GetNotification() | TryWebhook():
+                return self._answer_about_notifications(request)
             case AskApproval() | GetApproval() | ListApprovals() | DecideApproval():
                 return self._answer_about_approvals(request)
             case _:
@@ -285,6 +294,22 @@ class Desk:
                 return self._telemetry.history(since, until, step_s)
             case ReadTopology():
                 return self._telemetry.topology()
+
+    def _answer_about_notifications(
+        self, request: ListNotifications | GetNotification | TryWebhook
+    ) -> NotificationReply | NotificationList:
+        """Imports what it needs when it is asked, as above."""
+        from remote.notifications import desk  # noqa: PLC0415
+
+        match request:
+            case ListNotifications():
+                return desk.list_notifications(self._store.root)
+            case GetNotification(notification_id=notification_id):
+                return desk.get_notification(self._store.root, notification_id)
+            case TryWebhook(op_id=op_id):
+                reply = desk.try_webhook(self._store.root, op_id)
+                self._telemetry.want()  # the recorder posts
+                return reply
 
     def _answer_about_secrets(self, request: SetSecret | RemoveSecret | ListSecrets) -> SecretList:
         secrets = self._store.secrets

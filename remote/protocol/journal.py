@@ -9,6 +9,7 @@ JournalAction = Literal[
     "start",
     "stop",
     "set_secret",
+    "try_webhook",
     "remove_secret",
     "reclaim",
     "restore",

@@ -15,6 +15,13 @@ from remote.protocol.ids import JobId
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage, ReadJournal
 from remote.protocol.mappings import CoverageReport
+from remote.protocol.notifications import (
+    GetNotification,
+    ListNotifications,
+    NotificationList,
+    NotificationReply,
+    TryWebhook,
+)
 from remote.protocol.orders import StartJob, StopJob
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord
 from remote.protocol.reports import (
@@ -249,6 +256,9 @@ Request = (
     | ListApprovals
     | DecideApproval
     | RecordRefusal
+    | ListNotifications
+    | GetNotification
+    | TryWebhook
 )
 
 
@@ -338,4 +348,6 @@ Reply = (
     | JournalPage
     | ApprovalReply
     | ApprovalList
+    | NotificationReply
+    | NotificationList
 )

@@ -6,6 +6,7 @@ Rates and utilisations are means over the time since the reading before (`period
 from typing import Literal
 
 from remote.protocol.base import Message
+from remote.protocol.notifications import Notification
 
 
 class HostSample(Message, frozen=True, kw_only=True):
@@ -235,7 +236,8 @@ class Diagnosis(Message, frozen=True, kw_only=True):
 class TelemetrySample(Message, frozen=True, kw_only=True):
     """Everything at one moment; `gpu_source` says whether NVML answered and `gpu_detail` why not.
 
-    "simulated" is a stand-in for NVML that plays a scenario. `gpu_events` are those since the sample before. A sample of
+    "simulated" is a stand-in for NVML that plays a scenario. `gpu_events` are those since the sample before, `notifications` those
+    of the last minute. A sample of
     the history may stand for several readings: `period_s` is the time that it covers, up to `sampled_at`.
     """
 
@@ -249,6 +251,7 @@ class TelemetrySample(Message, frozen=True, kw_only=True):
     jobs: list[JobSample] = []
     gpu_events: list[GpuEvent] = []
     diagnoses: list[Diagnosis] = []
+    notifications: list[Notification] = []
     period_s: float = 1.0
 
 

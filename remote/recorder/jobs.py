@@ -27,12 +27,13 @@ _CATCH_UP = 200
 
 
 class JobsReading(NamedTuple):
-    """The jobs at work: their samples, running servers, whose each device is, and the directories that they write to."""
+    """The jobs at work: their samples, running servers, whose each device is, and the directories that they write to; and those that are over."""
 
     samples: list[JobSample]
     endpoints: list[EngineEndpoint]
     owners: dict[int, str]
     paths: list[Path]
+    ended: list[Job]
 
     @property
     def is_idle(self) -> bool:
@@ -75,8 +76,9 @@ class JobReader:
         self._mounts: dict[Path, str] = {}
 
     def read(self, now: float) -> JobsReading:
-        """A reading at `now` (seconds since the epoch); jobs that are over are left out."""
-        jobs = [job for job in self._store.list() if not is_over(job.state) and job.agent != RECORDER]
+        """A reading at `now` (seconds since the epoch); samples are of jobs that are not over."""
+        known = [job for job in self._store.list() if job.agent != RECORDER]
+        jobs = [job for job in known if not is_over(job.state)]
         leaders = {job.job_id: pid for job in jobs if (pid := _pid_of(job)) is not None}
         processes = self._processes.read(leaders) if leaders else {}
         watched = {job.job_id: self._watch(job) for job in jobs}
@@ -95,6 +97,7 @@ class JobReader:
             ],
             owners={index: job.job_id for job in jobs if has_its_devices(job.state) for index in job.gpus},
             paths=[path for job in jobs if job.spec is not None for path in written_by(job.spec, self._store.root)],
+            ended=[job for job in known if is_over(job.state)],
         )
 
     def _watch(self, job: Job) -> tuple[int, _Watched]:

@@ -14,6 +14,7 @@ from remote.protocol.jobs import JobResult
 from remote.protocol.specs import RecorderSpec
 from remote.protocol.telemetry import GpuTopology, TelemetrySample
 from remote.recorder.jobs import JobReader, JobsReading
+from remote.recorder.notifying import Notifier
 from remote.recorder.place import live_readings, ring_directory, singleton_lock
 from remote.telemetry.diagnosis import Diagnostician
 from remote.telemetry.gpu_watch import GpuWatch
@@ -46,7 +47,8 @@ def _record(spec: RecorderSpec, job: JobContext, store: JobStore) -> JobResult:
     live.open()
     before = live.newer()
     gpus = GpuWatch(known=() if before is None else before.gpus)
-    recorder = Recorder(JobReader(store), Sampler(store.root, gpus), live, Ring(ring_directory(store.root)))
+    notifier = Notifier(store, _say)
+    recorder = Recorder(JobReader(store), Sampler(store.root, gpus), live, Ring(ring_directory(store.root)), notifier)
     try:
         recorder.run(job.stop_requested.wait, store.root.is_dir, idle_exit_s=spec.idle_exit_s)
     finally:
@@ -57,13 +59,14 @@ def _record(spec: RecorderSpec, job: JobContext, store: JobStore) -> JobResult:
 class Recorder:
     """Takes the readings and hands them on; `unrecorded` counts those that the disk had no room for."""
 
-    def __init__(self, jobs: JobReader, sampler: Sampler, live: LiveReadings, ring: Ring) -> None:
+    def __init__(self, jobs: JobReader, sampler: Sampler, live: LiveReadings, ring: Ring, notifier: Notifier) -> None:
         self.samples = 0
         self.unrecorded = 0
         self._jobs = jobs
         self._sampler = sampler
         self._live = live
         self._ring = ring
+        self._notifier = notifier
         self._diagnostician = Diagnostician()
         self._topology: GpuTopology | None = None
         self._complained_at = float("-inf")
@@ -78,7 +81,11 @@ class Recorder:
             reading = self.step()
             now = time.monotonic()
             wanted_age = self._live.wanted_age_s()
-            if not reading.is_idle or (wanted_age is not None and wanted_age < idle_exit_s):
+            if (
+                not reading.is_idle
+                or self._notifier.has_work()
+                or (wanted_age is not None and wanted_age < idle_exit_s)
+            ):
                 wanted_at = now
             if now - wanted_at > idle_exit_s:
                 return
@@ -99,7 +106,9 @@ class Recorder:
         began = time.time()
         jobs = self._jobs.read(began)
         sample = self._complete(self._sampler.sample(jobs.endpoints, jobs.paths), jobs, began)
-        sample = replace(sample, diagnoses=self._diagnostician.advance(sample))
+        diagnoses = self._diagnostician.advance(sample)
+        notifications = self._notifier.advance(jobs.ended, diagnoses, began)
+        sample = replace(sample, diagnoses=diagnoses, notifications=notifications)
         self._live.publish(sample)
         if (topology := self._sampler.topology()) is not self._topology and topology is not None:
             self._topology = topology
@@ -114,6 +123,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is gathered."""
+        self._notifier.close()
         self._sampler.close()
         self._ring.close()
 
@@ -126,7 +136,11 @@ class Recorder:
         now = time.monotonic()
         if now - self._complained_at > _COMPLAIN_EVERY_S:
             self._complained_at = now
-            sys.stderr.write(f"{text}\n")
+            _say(text)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from protocol_samples import (
     JOURNAL_ENTRY,
     MAPPING_INSPECTION,
     MAPPING_REPORT,
+    NOTIFICATION,
     REPLIES,
     RUN_PLAN,
     SERVER_PLAN,
@@ -43,6 +44,13 @@ from remote.protocol.errors import ErrorCode, ErrorInfo
 from remote.protocol.frames import Heartbeat
 from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalPage, ReadJournal
+from remote.protocol.notifications import (
+    GetNotification,
+    ListNotifications,
+    NotificationList,
+    NotificationReply,
+    TryWebhook,
+)
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord, ServerReady
 from remote.protocol.requests import (
     GetJob,
@@ -168,6 +176,10 @@ class PlayedHost:
                 return ApprovalReply(approval=self.approval)
             case ListApprovals():
                 return ApprovalList(approvals=[self.approval])
+            case ListNotifications():
+                return NotificationList(records=[NOTIFICATION], has_webhook=True)
+            case TryWebhook() | GetNotification():
+                return NotificationReply(record=NOTIFICATION)
             case ReadStorage():
                 return next(reply for reply in REPLIES if isinstance(reply, StorageReport))
             case ReadTopology():

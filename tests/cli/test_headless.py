@@ -109,6 +109,8 @@ def test_spec_says_what_the_verbs_take(roost):
         ("demo", "--scenario", "list"),
         ("stop", "extraction-1"),
         ("approvals", "list"),
+        ("notifications", "list"),
+        ("notifications", "try"),
         ("approvals", "refuse", "approval-1f2e3d4c", "--confirm", "0123456789abcdef"),
     ],
 )
@@ -392,6 +394,7 @@ OF_PERSONS = {
     *("start_demo", "stop_demos", "list_scenarios"),
     *("plan_allocation", "start_allocation", "read_allocation", "wait_for_allocation"),  # what a cluster lends costs
     *("running_jobs", "end_allocation"),
+    *("try_webhook",),  # a webhook is a person's to set up
     *("start_run", "apply_winner"),  # agents start a run by its plan, and write their own files
 }
 STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"}

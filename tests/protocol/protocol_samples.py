@@ -1,5 +1,7 @@
 """One instance of every message, with every optional field filled in: the source of the golden files."""
 
+import msgspec
+
 from remote.protocol import (
     approvals,
     benchmark,
@@ -9,6 +11,7 @@ from remote.protocol import (
     jobs,
     journal,
     mappings,
+    notifications,
     progress,
     reports,
     requests,
@@ -690,6 +693,25 @@ DIAGNOSIS = telemetry.Diagnosis(
     advice="Free space with `roost storage reclaim`, or stop the run.",
     job_id=JOB_ID,
 )
+NOTIFICATION = notifications.NotificationRecord(
+    notification=notifications.Notification(
+        notification_id="job-run-kimi-1",
+        kind="verdict",
+        at=T0,
+        host_name="lab-7",
+        subject="run-kimi-1",
+        text="run-kimi-1: promote, 1.27x the speed, acceptance length 1.64",
+        job_id="run-kimi-1",
+        decision="promote",
+    ),
+    delivery=notifications.Delivered(at=T0 + 1, attempts=2),
+)
+DELIVERIES = [
+    notifications.Unsent(),
+    notifications.Waiting(next_at=T0 + 60, attempts=1, trouble="the receiver answered 503"),
+    notifications.Delivered(at=T0 + 1, attempts=2),
+    notifications.GivenUp(at=T0, attempts=8, trouble="the receiver answered 410"),
+]
 TELEMETRY_SAMPLE = telemetry.TelemetrySample(
     sampled_at=T0,
     host=HOST_SAMPLE,
@@ -701,6 +723,7 @@ TELEMETRY_SAMPLE = telemetry.TelemetrySample(
     jobs=[JOB_SAMPLE],
     gpu_events=[GPU_EVENT],
     diagnoses=[DIAGNOSIS],
+    notifications=[NOTIFICATION.notification],
     period_s=10.0,
 )
 TELEMETRY_HISTORY = telemetry.TelemetryHistory(samples=[TELEMETRY_SAMPLE], next_since=T0 + 10, oldest_at=T0 - 86_400)
@@ -715,6 +738,9 @@ REQUESTS = [
     ),
     approvals.GetApproval(approval_id="approval-1f2e3d4c"),
     approvals.ListApprovals(),
+    notifications.ListNotifications(),
+    notifications.GetNotification(notification_id="job-run-kimi-1"),
+    notifications.TryWebhook(op_id=OP_ID),
     approvals.DecideApproval(
         approval_id="approval-1f2e3d4c", fingerprint="0123456789abcdef", approve=True, note="go on"
     ),
@@ -956,6 +982,11 @@ REPLIES = [
     journal.JournalPage(entries=[JOURNAL_ENTRY], omitted=3),
     approvals.ApprovalReply(approval=APPROVAL),
     approvals.ApprovalList(approvals=[APPROVAL], omitted=3),
+    notifications.NotificationReply(record=NOTIFICATION),
+    notifications.NotificationList(
+        records=[msgspec.structs.replace(NOTIFICATION, delivery=delivery) for delivery in DELIVERIES],
+        has_webhook=True,
+    ),
     secrets.SecretList(secrets=[SECRET], note="kept on disk"),
 ]
 ERROR = errors.ErrorInfo(
@@ -991,6 +1022,9 @@ SAMPLES: list[Message] = [
     ARTIFACT,
     RESULT,
     JOB,
+    NOTIFICATION,
+    NOTIFICATION.notification,
+    *DELIVERIES,
     FINDING,
     MAPPED_FILE,
     MAPPING_USE,

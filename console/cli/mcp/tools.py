@@ -4,6 +4,7 @@ from console import (
     operations,
     operations_approvals,
     operations_extraction,
+    operations_notifications,
     operations_secrets,
     operations_storage,
     operations_telemetry,
@@ -124,6 +125,10 @@ async def _wait_for_approval(session: Session, asked: args.OfApproval, _: Tell) 
 
 async def _read_journal(session: Session, asked: args.JournalWanted, _: Tell) -> object:
     return await operations.read_journal(session, since=asked.since, limit=asked.limit)
+
+
+async def _list_notifications(session: Session, _: args.Arguments, __: Tell) -> object:
+    return await operations_notifications.list_notifications(session)
 
 
 async def _list_secrets(session: Session, _: args.Arguments, __: Tell) -> object:
@@ -265,6 +270,13 @@ TOOLS: tuple[Tool, ...] = (
         args.JournalWanted,
         "journal",
         _read_journal,
+    ),
+    looks(
+        "list_notifications",
+        "What the host told people who were not looking: verdicts, failures, short disks, faulty devices, and whether it arrived.",
+        args.Arguments,
+        "notifications",
+        _list_notifications,
     ),
     looks("list_secrets", "The names of the host's tokens, never a value.", args.Arguments, "secrets", _list_secrets),
     *VOCABULARY_TOOLS,

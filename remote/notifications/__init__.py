@@ -1,0 +1,1 @@
+"""Telling people who are not looking: which events, a durable outbox, and a signed webhook."""

@@ -1,0 +1,5 @@
+"""A receiver for the notifications that are posted."""
+
+from tests.notifications.receiver import receiver
+
+__all__ = ["receiver"]
