@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from console.cli.text import progress_words, stage_words, state_words
+from console.cli.text import state_words
 from console.state.diagnoses import diagnosis_summary
 from console.state.forecast import fullness, runway_words
 from console.state.host import STALE_S, HostState
 from console.state.link import Closed, Connecting, LinkState, Lost, Up
+from console.state.progress_words import progress_words, stage_words
 from console.state.sanitize import one_line
 from console.state.units import format_bytes, format_duration, format_percent
 from console.ui.words import run_name
@@ -239,7 +240,7 @@ def _paces(state: HostState) -> Iterable[tuple[tuple[str, object], str]]:
                 yield (f"{_name(run)}, {stage}", stage), words
     for job in state.shown_jobs():
         if job.run_id is None and job.agent != "run" and job.last_progress is not None and not is_over(job.state):
-            yield (_name(job), type(job.last_progress.event)), progress_words(job.last_progress)
+            yield (_name(job), type(job.last_progress.event)), progress_words(job.last_progress.event)
 
 
 def _stages_so_far(run: Job, stages: dict[StageName, StageState]) -> Iterable[str]:

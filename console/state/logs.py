@@ -1,12 +1,23 @@
 """The part of a job's log that the console holds: whole lines by absolute byte offset, nothing twice, nothing skipped."""
 
 from collections import deque
+from itertools import islice
+from typing import NamedTuple
 
+from console.state.log_lines import LogLine, log_line
 from console.state.sanitize import sanitize_log, without_colors
 from console.state.units import format_bytes
 
 CAPACITY_LINES = 5000
 _MAX_LINE_BYTES = 8192
+
+
+class News(NamedTuple):
+    """What a view of a log has not shown yet: the newest `back` of its lines go, `lines` come, and `written` were added in all."""
+
+    back: int
+    lines: list[LogLine]
+    written: int
 
 
 class LogBuffer:
@@ -47,9 +58,11 @@ class LogBuffer:
         self.cursor = start
         self._add("··· the log was cut here ···")
 
-    def newest(self, count: int) -> list[str]:
-        """The last `count` lines that were added."""
-        return list(self.lines)[-count:] if count > 0 else []
+    def since(self, written: int) -> News:
+        """What came after the first `written` lines, as it is shown; nothing that was shown ever goes."""
+        count = min(self.written - written, len(self.lines))
+        newest = list(islice(self.lines, len(self.lines) - count, None))
+        return News(0, [log_line(line) for line in newest], self.written)
 
     def _add_bytes(self, line: bytes) -> None:
         for text in sanitize_log(line[:_MAX_LINE_BYTES].decode(errors="replace")).split("\n"):

@@ -86,11 +86,13 @@ LOG_ACTIONS = (
         "Half a width to the left or right while lines go on beyond the edge",
         sign="← →",
     ),
-    Action("find", "slash", "Find", "Mark what matches a text or a regular expression"),
+    Action(
+        "find", "slash", "Find", "Look for a text or a regular expression; with ! before it, leave out what matches"
+    ),
     Action("step(1)", "n", "Matches", "Go to the next match, or with N to the one before", sign="n N"),
-    Action("toggle_only_matches", "o", "Filter", "Show the lines with a match alone, or all again"),
+    Action("next_kind", "o", "Filter", "Show the lines with a match alone, those without one, or all again"),
 )
-"""What a log on the whole screen has besides; keys in pairs go by the first of them."""
+"""What a log has besides on the whole screen and on its page; keys in pairs go by the first of them."""
 
 VOCABULARY_ACTIONS = (
     Action("next_mapping", "n", "Next", "Show the next mapping that a job made, copied or measured"),

@@ -22,7 +22,7 @@ _MEANINGS = (
     ("Jobs", "newest run first, what it started below it; Enter opens a log"),
     ("Acceptance", "tokens per verification, the bonus token included; 1.0 means that the drafter is useless"),
     ("Alerts", "the bottom line, the gravest first; d, or Enter on it, shows since when and what to do"),
-    ("Log", "follows its end until you scroll up; f follows again"),
+    ("Log", "follows its end until you scroll up; f follows again; E, W and D before a line: error, warning, debug"),
 )
 
 
@@ -88,7 +88,7 @@ def help_text(actions: tuple[Action, ...], own_keys: dict[str, str]) -> Renderab
     on_a_log = [(key_name(action), action.help) for action in rebound(LOG_ACTIONS, own_keys)]
     return Group(
         two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
-        Text("\nOn a log that has the whole screen", style="bold"),
+        Text("\nOn a log that has the whole screen or its page", style="bold"),
         two_columns(on_a_log),
         Text("\nOn the page of the mappings", style="bold"),
         two_columns([(key_name(action), action.help) for action in rebound(VOCABULARY_ACTIONS, own_keys)]),

@@ -61,7 +61,7 @@ class JobContext:
         self._progress.tell(event, time.time())
         if not isinstance(event, StageChanged):  # a run writes its own log
             sys.stdout.write(
-                f"{time.strftime('%H:%M:%S', time.gmtime())} {self.redactor.redact_text(_log_line(event))}\n"
+                f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {self.redactor.redact_text(_log_line(event))}\n"
             )
             sys.stdout.flush()
 

@@ -124,5 +124,5 @@ def _ending(state: StageState) -> str:
 
 def _log(sentence: str) -> None:
     """The run's own log: what a person reads afterwards."""
-    sys.stdout.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {sentence}\n")
+    sys.stdout.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {sentence}\n")
     sys.stdout.flush()

@@ -71,7 +71,7 @@ async def test_a_long_line_is_read_to_its_end_by_wrapping_or_sideways(embedded_r
         assert "the-end" not in log.screen.text
         await log.pilot.press("w")
         await log.screen.until_shown("the-end", "wrapped")
-        rows = [line[1:-1] for line in log.screen.lines[2:]]
+        rows = [line[2:-1] for line in log.screen.lines[2:]]
         assert "".join(rows).startswith(LONG)
         await log.pilot.press("w")
         await log.screen.until(lambda: "the-end" not in log.screen.text)
@@ -141,9 +141,56 @@ async def test_matches_are_found_newest_first_counted_and_gone_through(embedded_
         await log.pilot.press("o")
         await log.screen.until_shown("line 0050", "line 0150", "line 0250", "other lines left out")
         assert "hay" not in log.screen.text
-        await log.pilot.press("slash")
+        await log.pilot.press("o")
+        await log.screen.until_shown("hay", "3 lines with it left out", "/!ne+dle")
+        assert "needle" not in log.screen.text
+        await log.pilot.press("o", "slash")
         await log.pilot.press(*["backspace"] * 6, "enter")
-        await log.screen.until(lambda: "other lines left out" not in log.screen.text and "hay" in log.screen.text)
+        await log.screen.until(lambda: "left out" not in log.screen.text and "hay" in log.screen.text)
+
+
+async def test_a_find_with_an_exclamation_mark_leaves_out_what_matches(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), "GET /health", "loss 1", "GET /health", "!odd") as log:
+        await log.pilot.press("slash")
+        await log.screen.until_shown("!… leaves out what matches")
+        await log.pilot.press(*"!get", "enter")
+        await log.screen.until_shown("2 lines with it left out", "/!get", "loss 1", "!odd")
+        assert "GET" not in log.screen.text
+        await log.write("GET /health", "loss 2")
+        await log.screen.until_shown("3 lines with it left out", "loss 2")
+        assert "GET" not in log.screen.text
+        await log.pilot.press("slash")
+        await log.screen.until_shown("!get")
+        await log.pilot.press(*["backspace"] * 4, *"\\!odd", "enter")
+        await log.screen.until_shown("match 1 of 1", "GET /health", r"/\!odd")
+
+
+async def test_levels_have_letters_and_colours_and_progress_lines_are_sentences(embedded_run, show) -> None:
+    lines = (
+        "[2026-12-01 11:22:49 TP0] WARNING: slow",
+        "Traceback (most recent call last):",
+        "DEBUG:asyncio:x",
+        "plain",
+        "2026-12-03T13:14:15Z arm_advanced arm=drafter prompts_done=3 prompts_total=20 decode_tokens_per_s=12.5 concurrency=1",
+    )
+    async with open_log(show, embedded_run, (80, 24), *lines) as log:
+        await log.screen.until_shown("E Traceback", "D DEBUG", "13:14:15 drafter: 3/20 prompts, 12.5 tok/s")
+        assert [line[:2] for line in log.screen.lines[1:6]] == ["W ", "E ", "D ", "  ", "  "]
+        colors = {piece.text.strip(): piece.style.color for piece in log.pane.render_line(1)}
+        assert colors["E"] == colors["Traceback (most recent call last):"]
+        assert colors["E"] != log.pane.rich_style.color
+
+
+async def test_the_page_of_logs_has_the_same_keys(embedded_run, show) -> None:
+    async with show(embedded_run, until=TRAINING, size=(120, 35)) as screen:
+        await screen.until_shown("step 225/400  loss")
+        await screen.pilot.press("3")
+        await screen.until_shown("▸3 Logs", "step 225/400", "w Wrap", "/ Find")
+        await screen.pilot.press("slash")
+        await screen.pilot.press(*"step 5/", "enter")
+        await screen.until_shown("match 1 of 1", "/step 5/", "NOT FOLLOWING", "o Filter")
+        await screen.pilot.press("f")
+        await screen.until(lambda: "NOT FOLLOWING" not in screen.text)
 
 
 async def test_a_match_beyond_the_edge_is_brought_into_sight(embedded_run, show) -> None:

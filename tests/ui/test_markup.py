@@ -6,7 +6,8 @@ import pytest
 from console.errors import ConnectionFailed
 from console.ui.screens.dialogs import Notice, PlanDialog, error_text
 from console.ui.texts import verdict_text
-from console.ui.widgets.log_pane import LogPane, colored
+from console.ui.widgets.log_drawing import colored
+from console.ui.widgets.log_pane import LogPane
 from remote.protocol.frames import JobChanged, LogData
 from remote.protocol.jobs import Job, Running
 from remote.protocol.reports import RunPlan, VerdictReport

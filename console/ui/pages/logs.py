@@ -4,27 +4,24 @@ from textual.app import ComposeResult
 
 from console.ui.pages.page import Page
 from console.ui.widgets.glance import Glance
-from console.ui.widgets.log_pane import LogPane
+from console.ui.widgets.log_reader import LogReader
 
 
 class LogsPage(Page):
     """The selected job's log."""
 
     NAME = "logs"
+    APP_KEYS = frozenset({"page('overview')", "follow", "help_panel", "leave"})
 
     def content(self) -> ComposeResult:
         """The log."""
-        yield LogPane(id="page-log")
-
-    def on_mount(self) -> None:
-        """The keys are the log's."""
-        self.query_one(LogPane).focus()
+        yield LogReader(id="page-log")
 
     def show_content(self, glance: Glance) -> None:
         """Add what is new."""
-        for pane in self.query(LogPane):
+        for reader in self.query(LogReader):
             if glance.shown_job is None:
-                pane.show(None, "no job yet")
+                reader.show(None, "no job yet")
             else:
                 job_id = glance.shown_job.job_id
-                pane.show(glance.state.log_of(job_id), f"log of {job_id}")
+                reader.show(glance.state.log_of(job_id), f"log of {job_id}")

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
-from rich.text import Span, Text
+from rich.text import Text
 from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.events import Resize
@@ -21,9 +21,9 @@ from textual.strip import Strip
 from console.state.logs import CAPACITY_LINES, LogBuffer
 from console.state.sanitize import without_colors
 from console.ui.messages import LogMoved
-from console.ui.widgets.log_rows import LogRows, Row, compile_find
+from console.ui.widgets.log_drawing import COMPONENTS, GUTTER, Marked, draw_gutter, draw_line
+from console.ui.widgets.log_rows import FilterKind, LogRows, Row, compile_find
 
-_READABLE = Style(conceal=False, blink=False, blink2=False)
 _CACHED_ROWS = 1024
 
 
@@ -43,7 +43,7 @@ class LogPane(ScrollView, can_focus=True):
     """Shows one `LogBuffer` at a time; its heading says which job, and when it does not follow."""
 
     ALLOW_SELECT = True
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log-pane--match", "log-pane--current"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
     BINDINGS = [
         Binding("left", "sideways(-1)", "Sideways", show=False),
         Binding("right", "sideways(1)", "Sideways", show=False),
@@ -58,7 +58,7 @@ class LogPane(ScrollView, can_focus=True):
         self._rows = LogRows(CAPACITY_LINES)
         self._wraps = False
         self._finds = ""
-        self._only_matches = False
+        self._kind: FilterKind = "mark"
         self._match: int | None = None
         self._strips: LRUCache[Row, Strip] = LRUCache(_CACHED_ROWS)
 
@@ -78,9 +78,9 @@ class LogPane(ScrollView, can_focus=True):
         return self._finds
 
     @property
-    def only_matches(self) -> bool:
-        """Whether lines without a match are left out."""
-        return self._only_matches
+    def kind(self) -> FilterKind:
+        """What becomes of the lines that match."""
+        return self._kind
 
     @property
     def place(self) -> Place:
@@ -125,25 +125,27 @@ class LogPane(ScrollView, can_focus=True):
         self._following = True
         self._to_end()
 
-    def toggle_wrap(self) -> None:
+    def wrap(self, *, wraps: bool) -> None:
         """Let long lines go on below, or beyond the edge."""
-        self._wraps = not self._wraps
+        self._wraps = wraps
         self._arrange()
 
-    def find(self, text: str) -> None:
-        """Mark what matches and go to the newest match that is on the screen or before it; an empty `text` marks nothing."""
+    def find(self, text: str, kind: FilterKind) -> None:
+        """Do as `kind` says with what matches `text`; the newest match that is on the screen or before it is gone to where it is shown.
+
+        An empty `text` matches nothing.
+        """
         bottom = self.place.last + self._rows.first
-        self._match, self._finds = None, text
-        self._only_matches = self._only_matches and bool(text)
+        self._match, self._finds, self._kind = None, text, kind
         self._arrange()
         matches = self._rows.matches
-        if matches:
+        if matches and kind != "without":
             self._go_to(matches[max(0, bisect_left(matches, bottom) - 1)])
 
     def step(self, by: int) -> None:
         """Go to the next match (1) or the one before (-1); after the last comes the first."""
         matches = self._rows.matches
-        if not matches:
+        if not matches or self._kind == "without":
             return
         if self._match is None:
             top = self.place.first - 1 + self._rows.first
@@ -152,14 +154,9 @@ class LogPane(ScrollView, can_focus=True):
             nearest = bisect_left(matches, self._match) + by
         self._go_to(matches[nearest % len(matches)])
 
-    def toggle_only_matches(self) -> None:
-        """Leave out what does not match, or show it again."""
-        self._only_matches = not self._only_matches
-        self._arrange()
-
     def action_sideways(self, by: int) -> None:
         """Half a width to the left (-1) or right (1)."""
-        self.scroll_to(x=self.scroll_x + by * max(1, self._view.width // 2), animate=False)
+        self.scroll_to(x=self.scroll_x + by * max(1, self._columns // 2), animate=False)
 
     def action_scroll_home(self) -> None:
         """To the first line."""
@@ -197,18 +194,20 @@ class LogPane(ScrollView, can_focus=True):
         self._strips.clear()
 
     def render_line(self, y: int) -> Strip:
-        """A row of the view."""
+        """A row of the view: the marks of its line, then the row."""
         column, top = self.scroll_offset
-        width, style = self._view.width, self.rich_style
+        columns, style = self._columns, self.rich_style
         if top + y >= len(self._rows.rows):
-            return Strip.blank(width, style)
+            return Strip.blank(columns + GUTTER, style)
         row = self._rows.rows[top + y]
-        strip = self._strip(row, style).crop_extend(column, column + width, style)
-        return strip.apply_offsets(row.start + column, self._rows.ordinal(row))
+        strip = self._strip(row, style).crop_extend(column, column + columns, style)
+        # What is selected by the mouse is text alone, so only the row has offsets.
+        placed = strip.apply_offsets(row.start + column, self._rows.ordinal(row))
+        return Strip.join([draw_gutter(self, row, self._rows.line(row.line), style), placed])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text under the selection, without colours; a line that goes on below is one line."""
-        return selection.extract("\n".join(map(without_colors, self._rows.shown_lines()))), "\n"
+        return selection.extract("\n".join(without_colors(line.text) for line in self._rows.shown_lines())), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002 - asked for when a row is drawn
         """Draw what is selected."""
@@ -217,27 +216,33 @@ class LogPane(ScrollView, can_focus=True):
 
     @property
     def _view(self) -> Size:
-        """What there is for the rows, without padding and scroll bar."""
+        """What there is for the rows and their marks, without padding and scroll bar."""
         return self.scrollable_content_region.size
 
+    @property
+    def _columns(self) -> int:
+        """What there is for the text of a row."""
+        return max(1, self._view.width - GUTTER)
+
     def _take_in(self, buffer: LogBuffer) -> None:
-        gone = self._rows.add(buffer.newest(buffer.written - self._written))
-        self._written = buffer.written
+        news = buffer.since(self._written)
+        gone = self._rows.add(news.lines)
+        self._written = news.written
         self._lay_out_again()
         if gone and not self._following:
             self.scroll_to(y=self.scroll_offset.y - gone, animate=False, immediate=True)
 
     def _lay_out_again(self) -> None:
-        self.virtual_size = Size(0 if self._wraps else self._rows.width, len(self._rows.rows))
+        self.virtual_size = Size(0 if self._wraps else self._rows.width + GUTTER, len(self._rows.rows))
         self.refresh()
 
     def _arrange(self) -> None:
         """Lay out anew with the same line at the top, or still at the end."""
         following, top = self._following, self.place.first - 1 + self._rows.first
         self._rows.arrange(
-            break_at=max(1, self._view.width) if self._wraps else None,
+            break_at=self._columns if self._wraps else None,
             find=compile_find(self._finds),
-            only_matches=self._only_matches,
+            kind=self._kind,
         )
         self._strips.clear()
         self._lay_out_again()
@@ -261,12 +266,12 @@ class LogPane(ScrollView, can_focus=True):
 
     def _show_column_of(self, line: int) -> None:
         """Sideways to the line's first match where that lies beyond an edge."""
-        text = without_colors(self._rows.line(line))
+        text = without_colors(self._rows.line(line).text)
         found = None if self._wraps or self._rows.find is None else self._rows.find.search(text)
         if found is None:
             return
         start, end = (cell_len(text[:position]) for position in found.span())
-        left, width = self.scroll_offset.x, self._view.width
+        left, width = self.scroll_offset.x, self._columns
         if start < left or end > left + width:
             self.scroll_to(x=max(0, start - width // 2), animate=False, immediate=True)
 
@@ -287,26 +292,6 @@ class LogPane(ScrollView, can_focus=True):
 
     def _text(self, row: Row) -> Text:
         """A row's whole line with its colours, matches and selection."""
-        line = self._rows.line(row.line)
-        text = colored(line) if "\x1b" in line else Text(line, no_wrap=True)
-        if self._rows.find is not None:
-            for found in self._rows.find.finditer(text.plain):
-                text.stylize(self.get_component_rich_style("log-pane--match"), *found.span())
-        if row.line == self._match:
-            text.stylize(self.get_component_rich_style("log-pane--current", partial=True))
         selected = None if self.text_selection is None else self.text_selection.get_span(self._rows.ordinal(row))
-        if selected is not None:
-            start, end = selected
-            text.stylize(
-                self.screen.get_component_rich_style("screen--selection"), start, len(text) if end < 0 else end
-            )
-        return text
-
-
-def colored(line: str) -> Text:
-    """A line whose colours have become styles; what they would hide stays readable."""
-    text = Text.from_ansi(line, no_wrap=True)
-    text.spans = [
-        Span(span.start, span.end, span.style + _READABLE) for span in text.spans if isinstance(span.style, Style)
-    ]
-    return text
+        marked = Marked(find=self._rows.find, is_current=row.line == self._match, selected=selected)
+        return draw_line(self, self._rows.line(row.line), marked)

@@ -1,14 +1,18 @@
-"""The rows that the lines of a log take: whole or broken at a width, all lines or those alone that match."""
+"""The rows that the lines of a log take: whole or broken at a width, all lines, those alone that match or those that do not."""
 
 import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
+from console.state.log_lines import LogLine
 from console.state.sanitize import without_colors
+
+FilterKind = Literal["mark", "only", "without"]
+"""What becomes of a match: it is marked, alone on the screen, or left out."""
 
 
 class Row(NamedTuple):
@@ -34,6 +38,7 @@ class LogRows:
     """The newest `capacity` lines, laid out."""
 
     def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.first = 0
         """The number of the oldest line that is held."""
         self.rows: list[Row] = []
@@ -41,11 +46,11 @@ class LogRows:
         """The numbers of the lines in which what is looked for was found."""
         self.width = 0
         """Cells of the widest line."""
-        self._capacity = capacity
-        self._lines: deque[str] = deque()
+        self._lines: deque[LogLine] = deque()
+        self._shown: list[int] = []
         self._break_at: int | None = None
         self._find: re.Pattern[str] | None = None
-        self._only_matches = False
+        self._kind: FilterKind = "mark"
 
     @property
     def count(self) -> int:
@@ -57,57 +62,70 @@ class LogRows:
         """What is looked for."""
         return self._find
 
-    def line(self, number: int) -> str:
+    def line(self, number: int) -> LogLine:
         """A line with its colours."""
         return self._lines[number - self.first]
 
-    def shown_lines(self) -> list[str]:
-        """The lines that have rows, with their colours."""
-        return [self.line(number) for number in self.matches] if self._only_matches else list(self._lines)
+    def shown_lines(self) -> list[LogLine]:
+        """The lines that have rows."""
+        return [self.line(number) for number in self._shown]
 
     def ordinal(self, row: Row) -> int:
         """The index of the row's line in `shown_lines`."""
-        return bisect_left(self.matches, row.line) if self._only_matches else row.line - self.first
+        return bisect_left(self._shown, row.line)
 
-    def add(self, lines: Iterable[str]) -> int:
+    def add(self, lines: Iterable[LogLine]) -> int:
         """Add lines at the end; returns how many rows the oldest ones took that went for it."""
         for line in lines:
             number = self.first + len(self._lines)
             self._lines.append(line)
-            self._lay_out(number, without_colors(line))
+            self._lay_out(number, line)
         before = len(self.rows)
-        surplus = max(0, len(self._lines) - self._capacity)
+        surplus = max(0, len(self._lines) - self.capacity)
         for _ in range(surplus):
             self._lines.popleft()
         self.first += surplus
         if surplus:
             del self.rows[: self.row_of(self.first)]
-            del self.matches[: bisect_left(self.matches, self.first)]
+            for numbers in (self.matches, self._shown):
+                del numbers[: bisect_left(numbers, self.first)]
         return before - len(self.rows)
+
+    def take_back(self, count: int) -> None:
+        """Forget the newest `count` lines, or all that there are."""
+        for _ in range(min(count, len(self._lines))):
+            self._lines.pop()
+        end = self.first + len(self._lines)
+        del self.rows[self.row_of(end) :]
+        for numbers in (self.matches, self._shown):
+            del numbers[bisect_left(numbers, end) :]
 
     def clear(self) -> None:
         """Forget all lines; how lines are laid out stays."""
         self._lines.clear()
         self.first = 0
-        self.arrange(break_at=self._break_at, find=self._find, only_matches=self._only_matches)
+        self.arrange(break_at=self._break_at, find=self._find, kind=self._kind)
 
-    def arrange(self, *, break_at: int | None, find: re.Pattern[str] | None, only_matches: bool) -> None:
-        """Lay everything out anew: broken at so many cells or not at all, all lines or the matching ones."""
-        self._break_at, self._find, self._only_matches = break_at, find, only_matches and find is not None
-        self.rows, self.matches, self.width = [], [], 0
+    def arrange(self, *, break_at: int | None, find: re.Pattern[str] | None, kind: FilterKind) -> None:
+        """Lay everything out anew: broken at so many cells or not at all, and what becomes of the lines that match."""
+        self._break_at, self._find, self._kind = break_at, find, kind
+        self.rows, self.matches, self._shown, self.width = [], [], [], 0
         for number, line in enumerate(self._lines, start=self.first):
-            self._lay_out(number, without_colors(line))
+            self._lay_out(number, line)
 
     def row_of(self, line: int) -> int:
         """The index of the first row of that line, or of the next one that has rows."""
         return bisect_left(self.rows, Row(line, 0, 0))
 
-    def _lay_out(self, number: int, text: str) -> None:
+    def _lay_out(self, number: int, line: LogLine) -> None:
+        text = without_colors(line.text)
         if self._find is not None:
-            if self._find.search(text):
+            matched = self._find.search(text) is not None
+            if matched:
                 self.matches.append(number)
-            elif self._only_matches:
+            if (self._kind == "only" and not matched) or (self._kind == "without" and matched):
                 return
+        self._shown.append(number)
         cells = cell_len(text)
         self.width = max(self.width, cells)
         if self._break_at is None or cells <= self._break_at:
