@@ -21,6 +21,7 @@ options:
   --device DEVICE
   --dtype {auto,half,float16,bfloat16,float,float32}
   --max-total-tokens MAX_TOTAL_TOKENS
+  --tp-size TP_SIZE
   --speculative-algorithm SPECULATIVE_ALGORITHM
   --return-aux-hidden-state-layer-ids ID [ID ...]
   --disable-access-log-for-endpoints PATHS
@@ -91,6 +92,9 @@ def main():
         threading.Event().wait()
     if "deaf" in BEHAVIOUR:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "late-rank" in BEHAVIOUR:
+        late = Path(os.environ["ROOST_CAPTURE_SPOOL"], "ready-rank1.json")
+        threading.Timer(1.5, lambda: late.write_text("{}")).start()
     if "announces" in BEHAVIOUR:
         Path(os.environ["ROOST_CAPTURE_SPOOL"], "ready-rank0.json").write_text("{}")
     warm = "init engine (profile, create kv cache, warmup model) took 3.44 s" if VLLM else "max_total_num_tokens=1024"

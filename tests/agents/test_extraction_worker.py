@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from remote.agents.extraction import filling
+from remote.agents.extraction import filling, worker
 from remote.agents.extraction.worker import work
 from remote.agents.harness import JobContext, Stopped
 from remote.agents.room import Free
 from remote.artifacts.chat_template import ChatTemplate
-from remote.artifacts.hidden_states import StoreReader
-from remote.artifacts.manifest import verify
+from remote.artifacts.hidden_states import PRODUCER, StoreReader
+from remote.artifacts.manifest import hash_file, read_manifest, verify
 from remote.artifacts.quarantine import read_quarantine
 from remote.artifacts.safetensors_stream import Tensor, write_safetensors
 from remote.errors import Precondition, RoostError, WorkFailed
@@ -43,12 +43,14 @@ class Engine:
         self.change: Change = lambda states: states
         self.cached = 0
         self.after: Callable[[int], None] = lambda count: None
+        self.before: Callable[[list[int]], None] = lambda ids: None
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 engine.sent.append(body["input_ids"])
+                engine.before(body["input_ids"])
                 engine.leave(body["rid"], body["input_ids"])
                 answer = json.dumps({"text": "", "meta_info": {"cached_tokens": engine.cached}}).encode()
                 self.send_response(200)
@@ -253,6 +255,90 @@ def test_a_store_is_the_same_whatever_the_concurrency(engine: Engine, job: JobCo
         content.append({path.name: path.read_bytes() for path in place.iterdir() if path.name != "manifest.json"})
     assert content[0] == content[1]
     assert len(content[0]) > 3
+
+
+def test_a_slow_sample_keeps_nobody_else_waiting_and_no_more_are_under_way_than_allowed(
+    engine: Engine, job: JobContext, tmp_path: Path
+) -> None:
+    concurrency = 3
+    all_at_once, others, lock = threading.Barrier(concurrency), threading.Semaphore(0), threading.Lock()
+    begun, under_way, most = 0, 0, 0
+
+    def before(ids: list[int]) -> None:
+        nonlocal begun, under_way, most
+        with lock:
+            begun += 1
+            number, under_way = begun, under_way + 1
+            most = max(most, under_way)
+        if number <= concurrency:
+            all_at_once.wait(timeout=60)
+        if number == 1:  # answered only when others were, again and again
+            assert all(others.acquire(timeout=60) for _ in range(concurrency))
+        with lock:
+            under_way -= 1
+        others.release()
+
+    engine.before = before
+    work(spec_of(engine, tmp_path, concurrency=concurrency), job)
+    assert most == concurrency
+    assert len(StoreReader(tmp_path / "store")) == len(engine.sent)
+
+
+def test_the_manifest_says_of_what_and_by_what_the_states_are(engine: Engine, job: JobContext, tmp_path: Path) -> None:
+    spec = spec_of(engine, tmp_path)
+    variables = {"thinking": False}
+    work(msgspec.structs.replace(spec, target_revision="3f2a", chat_template_kwargs=variables), job)
+    manifest = read_manifest(tmp_path / "store")
+    template = ChatTemplate(MODEL, variables)
+    said = {name: manifest.properties[name] for name in manifest.properties if name not in ("samples", "tokens")}
+    assert said == {
+        "model": str(MODEL),
+        "model_revision": "3f2a",
+        "layer_ids": LAYERS,
+        "layer_id_meaning": "hugging_face_hidden_states_index",
+        "hidden_size": HIDDEN,
+        "dtype": "float32",
+        "final_norm": "post_norm",
+        "target_config_sha256": hash_file(MODEL / "config.json"),
+        "tokenizer_sha256": template.tokenizer_sha256,
+        "chat_template_sha256": template.sha256,
+        "engine": "sglang",
+        "engine_version": "0.5.23",
+        "quarantined": 0,
+    }
+    assert template.sha256 != ChatTemplate(MODEL).sha256
+    assert manifest.producer == PRODUCER
+    assert manifest.inputs == {"conversations": hash_file(CONVERSATIONS), "target": str(MODEL)}
+    verify(tmp_path / "store")
+
+
+def test_progress_says_samples_tokens_bytes_the_rate_and_what_is_left(
+    engine: Engine, job: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_PROGRESS_INTERVAL_S", 0.0)
+    poison = 5
+    engine.change = lambda states: _with("hidden_states", np.nan, 1)(states) if len(engine.sent) == poison else states
+    spec = spec_of(engine, tmp_path, concurrency=1)
+    work(
+        msgspec.structs.replace(
+            spec, extraction=msgspec.structs.replace(spec.extraction, attempts=1, quarantine_share=0.2)
+        ),
+        job,
+    )
+    told, reader = _told(job, ExtractionAdvanced), StoreReader(tmp_path / "store")
+    assert [each.samples_done for each in told] == sorted(each.samples_done for each in told)
+    for each in told:
+        assert each.tokens_per_s > 0
+        assert each.eta_s == pytest.approx((each.tokens_total - each.tokens_done) / each.tokens_per_s)
+        assert each.bytes_written + each.bytes_pending <= each.bytes_total
+    last = told[-1]
+    assert last.samples_done == last.samples_total == len(reader)
+    assert last.tokens_done == last.tokens_total == reader.properties.tokens
+    assert last.bytes_written == sum(path.stat().st_size for path in (tmp_path / "store").glob("shard-*"))
+    assert (last.quarantined, last.eta_s) == (1, 0.0)
+    assert [(reason.reason, reason.samples) for reason in last.reasons] == [
+        (read_quarantine(tmp_path / "store")[0].reason, 1)
+    ]
 
 
 def test_the_plan_is_told_before_the_first_byte_and_is_exact(engine: Engine, job: JobContext, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class ServerJob:
         *,
         name: EngineName = "sglang",
         capture: bool = False,
+        ranks: int = 1,
         ready_timeout_s: float = PATIENCE_S,
         flags: dict[str, FlagValue] | None = None,
         restarts: int = 0,
@@ -71,6 +72,7 @@ class ServerJob:
                 ready_timeout_s=ready_timeout_s,
                 flags=flags or {},
                 restarts=restarts,
+                tensor_parallel_size=ranks,
             ),
             capture=Capture(layer_ids=[1], spool_directory=str(self.spool)) if capture else None,
         )
@@ -285,6 +287,14 @@ def test_a_server_whose_capture_never_announced_itself_is_not_ready(job: ServerJ
     assert job.exit_code() == 1
     assert "its capture plugin is not at work" in job.failure().message
     assert job.ready() is None
+
+
+def test_every_rank_has_to_announce_its_capture(job: ServerJob):
+    job.start("announces late-rank", capture=True, ranks=2)
+    wait_for(job.ready)
+    assert (job.spool / "ready-rank1.json").exists()
+    job.stop()
+    assert job.exit_code() == 0
 
 
 def test_what_an_earlier_server_left_in_the_spool_is_not_taken_for_this_one(job: ServerJob):

@@ -1,6 +1,9 @@
 """The store: what goes in comes out, and a crash anywhere leaves something true."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from remote.artifacts.hidden_states import Sample, StoreProperties, StoreReader
+from remote.artifacts.hidden_states import JOURNAL, Sample, StoreProperties, StoreReader
 from remote.artifacts.manifest import verify
 from remote.artifacts.quarantine import Quarantined, read_quarantine
 from remote.artifacts.safetensors_file import open_safetensors
@@ -205,3 +208,46 @@ def test_shapes_and_types_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         writer.append(good._replace(hidden_states=good.hidden_states[:, :2]))
     with pytest.raises(UsageError, match="float32"):
         writer.append(good._replace(final_hidden_states=good.final_hidden_states.astype(np.float32)))
+
+
+def test_a_shard_is_durable_before_it_has_its_header_its_name_and_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut there may be what was synced, in that order, and nothing else."""
+    taken: list[tuple[str, str]] = []
+
+    def noting(name: str, subject: Callable[..., str]) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            taken.append((name, subject(*arguments)))
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(os, name, call)
+
+    def file_of(descriptor: int, *_: Any) -> str:
+        return Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+
+    noting("fsync", file_of)
+    noting("pwrite", lambda descriptor, _, offset: f"{file_of(descriptor)} {'header' if offset == 0 else 'rows'}")
+    noting("rename", lambda source, *_: Path(source).name)
+    noting("replace", lambda source, *_: Path(source).name)
+    write_store(tmp_path / "store", properties(), [sample(0), sample(1)], 1 << 20, fingerprint="f", inputs={})
+    part, journal = "shard-00000.safetensors.part", JOURNAL
+    steps = [
+        step for step, before in zip(taken, [None, *taken], strict=False) if step != before and "begun" not in step[1]
+    ]
+    start = steps.index(("pwrite", f"{part} rows"))
+    whole = steps[start : steps.index(("fsync", journal)) + 1]
+    named = next(name for name, subject in whole if name in ("rename", "replace"))
+    assert [step for step in whole if step != ("pwrite", f"{part} rows")] == [
+        ("fsync", part),
+        ("pwrite", f"{part} header"),
+        ("fsync", part),
+        (named, part),
+        ("fsync", "store"),
+        ("fsync", journal),
+    ]
+    assert whole.index(("fsync", part)) > max(n for n, step in enumerate(whole) if step == ("pwrite", f"{part} rows"))
+    after = steps[steps.index(("fsync", journal)) + 1 :]
+    assert any("manifest.json" in subject for name, subject in after if name in ("rename", "replace"))
