@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from remote.agents import room
 from remote.agents.extraction import filling, worker
 from remote.agents.extraction.worker import work
 from remote.agents.harness import JobContext, Stopped
@@ -365,6 +367,36 @@ def test_a_store_that_does_not_fit_is_refused_before_its_first_byte(
     with pytest.raises(Precondition, match="files more"):
         work(spec, job)
     assert not (tmp_path / "store").exists()
+
+
+def test_what_is_to_stay_free_is_left_to_others_and_the_extraction_goes_on_when_there_is_more(
+    engine: Engine, job: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, has = 1 << 30, [1 << 40]
+    monkeypatch.setattr(room, "free_at", lambda path: Free(has[0], None))
+    monkeypatch.setattr(room, "POLL_S", 0.01)
+
+    def fill(count: int) -> None:
+        if count == 8:
+            has[0] = kept + 100
+
+    paused: list[str] = []
+
+    def make_room() -> None:
+        while not (record := job.directory / room.PAUSE_NAME).exists():
+            time.sleep(0.01)
+        paused.append(json.loads(record.read_bytes())["reason"])
+        has[0] = 1 << 40
+
+    engine.after = fill
+    helper = threading.Thread(target=make_room, daemon=True)
+    helper.start()
+    spec = spec_of(engine, tmp_path)
+    work(msgspec.structs.replace(spec, extraction=msgspec.structs.replace(spec.extraction, keep_free_bytes=kept)), job)
+    helper.join(timeout=60)
+    assert "1.0 GiB needed, 1.0 GiB free" in paused[0]
+    assert not (job.directory / room.PAUSE_NAME).exists()
+    assert len(StoreReader(tmp_path / "store")) == len(set(map(tuple, engine.sent))) == len(engine.sent)
 
 
 def test_token_ids_and_other_formats_make_the_same_store(engine: Engine, job: JobContext, tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ async def test_progress_rates_plan_and_quarantine_are_on_the_page_of_the_pipelin
         await until_read(
             screen, "5,100 of 9,998 samples", "17,296,000 tokens", "48:49 left", "2.94 samples/s", "159 MiB/s"
         )
-        await until_read(screen, "470 GiB of 923 GiB", "1.0 GiB more", "92% count", "3 cannot be used", "471 files")
+        await until_read(
+            screen, "470 GiB of 923 GiB", "1.0 GiB more", "92% count", "3 more cannot be used", "471 files"
+        )
         await until_read(screen, "1.0 TiB and room for 120,000,000 files", "full in", "⟦a small model⟧")
         await until_read(screen, "Quarantined: 2 samples", "sample-0004711", "3 rows are not finite", "answered 400")
 
@@ -84,6 +86,7 @@ async def test_what_waits_for_the_disk_says_why_and_what_is_over_forecasts_nothi
         await screen.send(JobChanged(job=msgspec.structs.replace(job, state=ended)))
         await screen.until(lambda: "disk now" not in screen.text and "pace  " not in screen.text)
         await until_read(screen, "5,100 of 9,998 samples")
+        assert "it does not fit" not in screen.text
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])

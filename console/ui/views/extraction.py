@@ -35,7 +35,7 @@ def extraction_view(state: HostState, job: Job, palette: Palette) -> RenderableT
     if not is_over(job.state):
         rows += _disk(state, job)
     parts.append(labelled_rows(rows, palette, _LABELS))
-    if plan is not None and not plan.fits:
+    if plan is not None and not plan.fits and not is_over(job.state):
         parts.append(Text("   ✗ it does not fit on the disk", style=f"bold {palette.error}"))
     parts += _quarantine(state.quarantined.get(job.job_id, []), done, palette)
     return Group(*parts)
@@ -81,13 +81,12 @@ def _progress(state: HostState, job: Job, done: ExtractionAdvanced) -> list[tupl
 def _plan(plan: ExtractionPlanned) -> list[tuple[str, str]]:
     kept = f", {format_bytes(plan.keep_free_bytes)} of which are to stay so" if plan.keep_free_bytes else ""
     files_free = "" if plan.inodes_free is None else f" and room for {plan.inodes_free:,} files"
-    unfit = (f", {plan.cut:,} of them cut" if plan.cut else "") + (
-        f"; {plan.unfit:,} cannot be used" if plan.unfit else ""
-    )
-    counting = format_percent(plan.loss_tokens / max(1, plan.tokens))
+    cut = f", {plan.cut:,} of them cut" if plan.cut else ""
+    unfit = f"; {plan.unfit:,} more cannot be used" if plan.unfit else ""
+    counting = f"of which {format_percent(plan.loss_tokens / max(1, plan.tokens))} count for the loss"
     text = one_line(plan.sample_text)
     return [
-        ("planned", f"{plan.samples:,} samples{unfit}, {plan.tokens:,} tokens, of which {counting} count for the loss"),
+        ("planned", f"{plan.samples:,} samples{cut}, {plan.tokens:,} tokens, {counting}{unfit}"),
         ("", f"{format_bytes(plan.bytes_total)} in {plan.shards:,} shards"),
         (
             "disk plan",
