@@ -8,6 +8,7 @@ import msgspec
 import tomllib
 
 from console.config.locations import config_directory
+from console.config.notifications import NotificationConfig
 from console.config.policy import Policy
 from console.errors import UsageError
 
@@ -55,6 +56,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[str, HostConfig] = {}
+    notifications: NotificationConfig = NotificationConfig()
 
 
 def hosts_file() -> Path:
@@ -64,20 +66,31 @@ def hosts_file() -> Path:
 
 def load_hosts() -> dict[str, HostConfig]:
     """The configured hosts by name; raises UsageError that names the file and the key."""
+    hosts = _load().hosts
+    if RESERVED in hosts:
+        raise UsageError(
+            f"{hosts_file()}: the name {RESERVED!r} is taken by the embedded host", hint="rename [hosts.embedded]"
+        )
+    return {name: msgspec.structs.replace(host, name=name) for name, host in hosts.items()}
+
+
+def load_notifications() -> NotificationConfig:
+    """How an open screen gets attention; raises UsageError as above."""
+    return _load().notifications
+
+
+def _load() -> _File:
     path = hosts_file()
     document: dict[str, Any] = {}
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-        hosts = msgspec.convert(document, _File).hosts
+        return msgspec.convert(document, _File)
     except FileNotFoundError:
-        return {}
+        return _File()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path}: {_in_words(error, document)}", hint="every host needs [hosts.NAME] with an address"
         ) from error
-    if RESERVED in hosts:
-        raise UsageError(f"{path}: the name {RESERVED!r} is taken by the embedded host", hint="rename [hosts.embedded]")
-    return {name: msgspec.structs.replace(host, name=name) for name, host in hosts.items()}
 
 
 def _in_words(error: Exception, document: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from remote.protocol.frames import (
 )
 from remote.protocol.jobs import Finished, Job, Paused, Queued, Running, Starting, Stopping, is_over
 from remote.protocol.jobs import Lost as LostJob
+from remote.protocol.notifications import Notification
 from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
@@ -104,6 +105,7 @@ class HostState:
         self.extraction_plans: dict[str, ExtractionPlanned] = {}
         self.quarantined: dict[str, list[SampleQuarantined]] = {}
         self.notes: list[JobNote] = []
+        self.raised: dict[str, Notification] = {}
         self.logs: dict[str, LogBuffer] = {}
 
     def apply(self, event: LinkState | Event | TelemetryHistory | GpuTopology, now: float) -> None:
@@ -146,6 +148,10 @@ class HostState:
             return None
         at, heard_at = self._host_clock
         return at + (now - heard_at)
+
+    def news_of(self, sample: TelemetrySample) -> list[Notification]:
+        """What a reading tells people that none before it told."""
+        return [each for each in sample.notifications if each.notification_id not in self.raised]
 
     def sample_of(self, job: Job) -> JobSample | None:
         """What the newest reading says of a job."""
@@ -245,6 +251,7 @@ class HostState:
         if self.sample is not None and 0 < self.sample.sampled_at - sample.sampled_at < _CLOCK_SET_BACK_S:
             return
         self.sample, self.sample_at = sample, now
+        self.raised |= {each.notification_id: each for each in sample.notifications}
         self._host_clock = (sample.sampled_at, now)
         self.readings.add(sample)
 

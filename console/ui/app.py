@@ -17,12 +17,15 @@ from textual.screen import ModalScreen, Screen
 from textual.worker import Worker, WorkerState
 
 from console import operations
+from console.config.notifications import NotificationConfig
 from console.config.screen_memory import Recalled, ScreenMemory
 from console.errors import ConsoleError, UnknownHostKey
 from console.state.alerts import alerts
+from console.state.host import HostState
 from console.state.link import Closed, LinkState, Up
 from console.state.sanitize import sanitize
 from console.ui.actions import Actions
+from console.ui.attention import SEVERITIES, Attention
 from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
 from console.ui.host_feed import LISTEN, HostFeed
@@ -43,8 +46,9 @@ from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.palette import Palette
 from console.ui.widgets.top_bar import TopBar
 from console.ui.words import job_mark, run_name
-from remote.protocol.frames import Event, JobChanged
+from remote.protocol.frames import Event, JobChanged, Telemetry
 from remote.protocol.jobs import is_over
+from remote.protocol.notifications import Notification
 
 _DRAIN_S = 0.1
 _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
@@ -68,13 +72,20 @@ class RoostApp(Actions):
     COMMANDS = {ActionCommands}
 
     def __init__(
-        self, host_name: str, connect: Connect, *, recalled: Recalled = _NOTHING, keep: Keep | None = None
+        self,
+        host_name: str,
+        connect: Connect,
+        *,
+        recalled: Recalled = _NOTHING,
+        keep: Keep | None = None,
+        notifications: NotificationConfig | None = None,
     ) -> None:
         # Without colour Textual greys everything, unless the colours are the terminal's own: then it leaves them out.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self.feed = HostFeed(host_name, connect, self)
         self._memory, self._memory_problem = recalled
         self._keep = keep
+        self._attention = None if notifications is None else Attention(notifications, self._write_raw, self._tell_one)
         self._overview = Overview()
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
@@ -233,12 +244,33 @@ class RoostApp(Actions):
         """Remember a host that was reached, and say when a run that was at work has ended."""
         if isinstance(event, Up):
             self.remember(host=feed.state.name)
+        if isinstance(event, Telemetry):
+            self._notice(feed.state.news_of(event.sample), feed.state)
         if not isinstance(event, JobChanged) or event.job.agent != "run" or not is_over(event.job.state):
             return
         before = feed.state.jobs.get(event.job.job_id)
         if before is not None and not is_over(before.state):
             key = "v shows the verdict" if event.job.result is not None else "its log says why"
             self.notify(f"Run {run_name(event.job)} is {job_mark(event.job.state).word}: {key}.", markup=False)
+
+    def _notice(self, news: list[Notification], state: HostState) -> None:
+        """Show what a host tells people, and have it noticed by who does not look; the end of a run has its own words above."""
+        for each in news:
+            job = state.jobs.get(each.job_id or "")
+            if job is None or job.agent != "run":
+                self.notify(
+                    sanitize(each.text), title=sanitize(each.host_name), severity=SEVERITIES[each.kind], markup=False
+                )
+        if self._attention is not None:
+            self._attention.call(news)
+
+    def _write_raw(self, text: str) -> None:
+        if self._driver is not None:
+            self._driver.write(text)
+            self._driver.flush()
+
+    def _tell_one(self, problem: str) -> None:
+        self._tell([problem])
 
     def _sync_watch(self) -> None:
         """Have the logs streamed that somebody can see."""

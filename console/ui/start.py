@@ -5,6 +5,8 @@ import sys
 from contextlib import asynccontextmanager
 
 from console import operations
+from console.config.hosts import load_notifications
+from console.config.notifications import NotificationConfig
 from console.config.screen_memory import ScreenMemory, recall, remember
 from console.errors import ConsoleError
 from console.state.sanitize import one_line
@@ -22,8 +24,13 @@ async def _open_live(host_name: str):  # noqa: ANN202 - the context manager of a
 def run_screen(host_name: str | None) -> int:
     """Open the screen on a host, by default on the one that it showed last; returns the exit code when it is closed."""
     recalled = recall()
+    try:
+        notifications = load_notifications()
+    except ConsoleError as error:
+        notifications = NotificationConfig()
+        recalled = recalled._replace(problem=" ".join(filter(None, [recalled.problem, error.info.message])))
     name = host_name or host_of_last_time(recalled.memory)
-    app = RoostApp(name, lambda: _open_live(name), recalled=recalled, keep=remember)
+    app = RoostApp(name, lambda: _open_live(name), recalled=recalled, keep=remember, notifications=notifications)
     code = run_guarded(app)
     if app.feed.jobs_at_work:
         names = ", ".join(one_line(job.agent) for job in app.feed.jobs_at_work)
