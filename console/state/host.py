@@ -25,6 +25,7 @@ from remote.protocol.notifications import Notification
 from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
+    DrafterMeasured,
     ExtractionAdvanced,
     ExtractionPlanned,
     Note,
@@ -53,6 +54,9 @@ _CLOCK_SET_BACK_S = 60.0
 _MOST_QUARANTINED = 200
 """So many of a job's quarantined samples are kept, the newest."""
 
+_MOST_STEPS = 4000
+"""So many of a training's logged steps are kept."""
+
 _LOG_TAIL_BYTES = 262_144
 """A log that is opened for the first time starts this far from its end."""
 
@@ -65,21 +69,45 @@ class JobNote(NamedTuple):
     note: Note
 
 
+class LoggedStep(NamedTuple):
+    """A step of a training, with its time on the host's clock."""
+
+    at: float
+    step: StepLogged
+
+
+class LoggedMeasurement(NamedTuple):
+    """What a training measured of its drafter, with its time on the host's clock."""
+
+    at: float
+    measured: DrafterMeasured
+
+
 class Curves:
-    """What a training tells as it goes: loss, accuracy of the first draft token, tokens per second."""
+    """What a training tells as it goes: loss and accuracy of the first draft token as series, every logged step and measurement.
+
+    Of very many steps those in between are forgotten, evenly, so that the first one and the newest stay.
+    """
 
     def __init__(self) -> None:
-        self.loss = Series(4000)
-        self.accuracy = Series(4000)
-        self.tokens_per_s = Series(4000)
+        self.loss = Series(_MOST_STEPS)
+        self.accuracy = Series(_MOST_STEPS)
+        self.steps: list[LoggedStep] = []
+        self.measured: list[LoggedMeasurement] = []
         self.last: StepLogged | None = None
 
-    def add(self, step: StepLogged) -> None:
+    def add(self, at: float, step: StepLogged) -> None:
         """Add a logged step."""
         self.last = step
         self.loss.append(step.loss)
         self.accuracy.append(step.accuracy[0] if step.accuracy else None)
-        self.tokens_per_s.append(step.tokens_per_s)
+        self.steps.append(LoggedStep(at, step))
+        if len(self.steps) > _MOST_STEPS:
+            del self.steps[1:-1:2]
+
+    def add_measurement(self, at: float, measured: DrafterMeasured) -> None:
+        """Add what was measured on held-out text."""
+        self.measured.append(LoggedMeasurement(at, measured))
 
 
 class HostState:
@@ -131,6 +159,7 @@ class HostState:
                 self._host_clock = (at, now)
             case JobChanged(job=job):
                 self.jobs[job.job_id] = job
+                self.readings.marks.add_pause(job)
             case ProgressMade(job_id=job_id, record=record):
                 self._apply_progress(job_id, record)
             case LogData(job_id=job_id, offset=offset, data=data) if job_id in self.logs:
@@ -168,6 +197,8 @@ class HostState:
         """Take in the host's whole list of jobs."""
         self.jobs = {job.job_id: job for job in jobs}
         self.jobs_known = True
+        for job in jobs:
+            self.readings.marks.add_pause(job)
 
     def log_of(self, job_id: str) -> LogBuffer:
         """The log of a job, begun near its end when it is asked for the first time."""
@@ -263,7 +294,9 @@ class HostState:
             case StageChanged(stage=stage, state=state):
                 self.stages.setdefault(job_id, {})[stage] = state
             case StepLogged() as step:
-                self.curves.setdefault(job_id, Curves()).add(step)
+                self.curves.setdefault(job_id, Curves()).add(record.at, step)
+            case DrafterMeasured() as measured:
+                self.curves.setdefault(job_id, Curves()).add_measurement(record.at, measured)
             case ArmAdvanced() as arm:
                 self.arms[job_id] = arm
             case ExtractionAdvanced() as done:

@@ -1,5 +1,6 @@
 """What was read in the last minutes: histories of devices, cores and servers, and the events of devices."""
 
+from console.state.marks import Marks
 from console.state.series import TimeSeries
 from remote.protocol.telemetry import GpuEvent, TelemetrySample
 
@@ -18,6 +19,7 @@ class Readings:
         self.prefill = TimeSeries()
         self.decode = TimeSeries()
         self.acceptance = TimeSeries()
+        self.marks = Marks()
         self.newest_at: float | None = None
         self._events: dict[tuple[float, int | None, str], GpuEvent] = {}
 
@@ -38,6 +40,7 @@ class Readings:
         self.decode.add(at, _total([engine.decode_tokens_per_s for engine in sample.engines]))
         lengths = [engine.acceptance_length for engine in sample.engines if engine.acceptance_length is not None]
         self.acceptance.add(at, lengths[0] if lengths else None)
+        self.marks.add(sample)
         for event in sample.gpu_events:
             self._events[event.at, event.gpu_index, event.text] = event
 

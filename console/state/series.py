@@ -72,6 +72,16 @@ class TimeSeries:
         """The newest reading."""
         return self._values[-1] if self._values else None
 
+    def readings(self) -> list[tuple[float, float | None]]:
+        """Every reading at its moment, oldest first, and one of None after each that is followed by a gap."""
+        usual = self._usual_distance()
+        found: list[tuple[float, float | None]] = []
+        for at, value in zip(self._times, self._values, strict=True):
+            if found and at - found[-1][0] > _MISSED * usual:
+                found.append((found[-1][0] + usual, None))
+            found.append((at, value))
+        return found
+
     def columns(self) -> list[float | None]:
         """A column a reading, oldest first, and one of None for each that is missing in between."""
         if self._columns is None:
@@ -82,11 +92,17 @@ class TimeSeries:
         """The newest `count` columns, oldest first."""
         return self.columns()[-count:] if count > 0 else []
 
+    def _distances(self) -> list[float]:
+        return [after - before for before, after in itertools.pairwise(self._times)]
+
+    def _usual_distance(self) -> float:
+        distances = self._distances()
+        return max(_LEAST_SPACING_S, statistics.median_low(distances)) if distances else _LEAST_SPACING_S
+
     def _laid_out(self) -> list[float | None]:
-        distances = [after - before for before, after in itertools.pairwise(self._times)]
-        usual = max(_LEAST_SPACING_S, statistics.median_low(distances)) if distances else _LEAST_SPACING_S
+        usual = self._usual_distance()
         columns: list[float | None] = self._values[:1]
-        for distance, value in zip(distances, self._values[1:], strict=True):
+        for distance, value in zip(self._distances(), self._values[1:], strict=True):
             if distance > _MISSED * usual:
                 columns += [None] * min(self._capacity, round(distance / usual) - 1)
             columns.append(value)

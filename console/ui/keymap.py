@@ -102,6 +102,18 @@ VOCABULARY_ACTIONS = (
 )
 """What the page of the mappings has besides."""
 
+PLOT_ACTIONS = (
+    Action("cursor_left", "left", "Read", "Read the values a column further to the left", footer_key="← →"),
+    Action("cursor_right", "right", "Right", "Read the values a column further to the right", in_footer=False),
+    Action("zoom_in", "up", "Zoom", "See half as much of the axis, with the cursor in its place", footer_key="↑ ↓"),
+    Action("zoom_out", "down", "Zoom out", "See twice as much of the axis", in_footer=False),
+    Action("show_all", "0", "All", "See the whole axis, without a cursor"),
+    Action("toggle_scale", "y", "Log", "Logarithmic or linear scales"),
+    Action("toggle_axis", "x", "Axis", "Along the time or along the training's steps"),
+    Action("next_alone", "z", "Enlarge", "Give one plot the whole room, then the next, then all again"),
+)
+"""What plots have besides."""
+
 APPROVAL_ACTIONS = (
     Action("next_request", "n", "Next", "Choose the next request"),
     Action("approve", "p", "Approve", "Make the change that was asked for; shows it first"),
