@@ -7,7 +7,7 @@ ROOST_TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export ROOST_TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help demo prepare engine engine-vllm test test-all check format lock screenshots clean
+.PHONY: help demo prepare engine engine-vllm test test-all check format lock snapshots screenshots clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ engine-vllm: $(VENV)/.console ## vLLM's environment beside it, for runs that ser
 
 lock: $(VENV)/.dev ## Write the versions that are installed now into constraints.txt
 	$(BIN)/pip freeze --exclude-editable --exclude torch | grep -v '^-e' > constraints.txt
+
+snapshots: $(VENV)/.dev ## Write tests/snapshots anew where the screen looks different; look at the difference before you commit it
+	$(BIN)/python -m tests.ui.snapshots
 
 screenshots: $(VENV)/.dev ## Render docs/screenshots from the recordings
 	$(BIN)/python docs/screenshots.py
