@@ -91,7 +91,12 @@ def show(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A job, a run, or a store's directory on the host, finished or not.")
     ],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="So many quarantined samples one by one.")] = 1000,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=0, help="So many quarantined samples one by one; 20 unless said, 1000 with --json."
+        ),
+    ] = None,
     host: Host = operations.EMBEDDED,
     as_json: Json = False,  # noqa: FBT002
 ) -> None:
@@ -99,10 +104,12 @@ def show(
     samples are left out for which reason, and each of them.
     """
 
+    shown = limit if limit is not None else 1000 if as_json else 20
+
     async def work() -> tuple[ExtractionReport, float]:
         async with operations.open_host(host, actor=ACTOR) as session:
             now = await operations_telemetry.read_host_clock(session)
-            return await operations_extraction.read_extraction(session, name, limit=limit), now
+            return await operations_extraction.read_extraction(session, name, limit=shown), now
 
     report, now = execute(work(), as_json=as_json)
     if as_json:

@@ -6,8 +6,6 @@ from console.state.units import format_bytes, format_percent
 from remote.protocol.progress import ExtractionPlanned, ProgressRecord, QuarantineReason
 from remote.protocol.reports import ExtractionReport
 
-_MOST_SHOWN = 20
-
 
 def extraction_plan_lines(plan: ExtractionPlanned) -> list[str]:
     """What an extraction would write, and a sample as it would be learned from."""
@@ -58,13 +56,11 @@ def _room(bytes_free: int, inodes_free: int | None) -> str:
 def _quarantine_lines(report: ExtractionReport) -> list[str]:
     if not report.quarantined:
         return ["left out no sample"]
-    shown = report.quarantine[:_MOST_SHOWN]
-    rest = report.quarantined - len(shown)
     return [
         f"left out {report.quarantined:,} {'sample' if report.quarantined == 1 else 'samples'}",
         *(f"  {_reason_words(reason)}" for reason in report.reasons),
-        *(f"    {one_line(entry.sample_id)}: {one_line(entry.reason)}" for entry in shown),
-        *([f"    and {rest:,} more: --json has them"] if rest else []),
+        *(f"    {one_line(entry.sample_id)}: {one_line(entry.reason)}" for entry in report.quarantine),
+        *([f"    and {report.omitted:,} more: --limit shows them, too"] if report.omitted else []),
     ]
 
 
