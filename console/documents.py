@@ -3,6 +3,7 @@
 A document is `{"schema_version": 1, "<name>": payload}`. The schemas are made of the payloads' structs.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -202,6 +203,21 @@ class EmbeddedHost(Document, frozen=True, kw_only=True, omit_defaults=True):
     prepared: bool | None = None
     stopped: bool | None = None
     demo_hosts: list[str] | None = None
+
+
+def http_answer(status: int, content_type: str, text: str) -> HttpAnswer:
+    """A server's answer as a document."""
+    return HttpAnswer(status=status, content_type=content_type, body=_parsed(text) if "json" in content_type else text)
+
+
+def _parsed(text: str) -> object:
+    """What a server calls JSON, or its text where that is none, or none that a document can hold."""
+    try:
+        body = json.loads(text)
+        msgspec.json.encode(body)
+    except (ValueError, RecursionError):
+        return text
+    return body
 
 
 DOCUMENTS: dict[str, Any] = {

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from console import operations, operations_server
@@ -17,7 +16,7 @@ from console.cli.run import RunFile, read_overrides
 from console.cli.server_text import benchmark_lines, server_lines, server_plan_lines
 from console.cli.tuning import tune, tuning
 from console.cli.verbs import Verbs
-from console.documents import HttpAnswer, ServerCommands, StartedBenchmark, StartedServer
+from console.documents import ServerCommands, StartedBenchmark, StartedServer, http_answer
 from console.errors import UsageError
 from console.link.engine_http import HttpReply
 from console.operations_waiting import timed_out
@@ -213,20 +212,9 @@ def _body(data: str) -> bytes:
 def _print(reply: HttpReply, *, as_json: bool) -> None:
     text = reply.body.decode(errors="replace")
     if as_json:
-        body = _parsed(text) if "json" in reply.content_type else text
-        print_document("reply", HttpAnswer(status=reply.status, content_type=reply.content_type, body=body))
+        print_document("reply", http_answer(reply.status, reply.content_type, text))
     elif sys.stdout.isatty():
         sys.stdout.write(sanitize(text) + ("" if text.endswith("\n") else "\n"))
     else:
         sys.stdout.buffer.write(reply.body)
     sys.stdout.flush()
-
-
-def _parsed(text: str) -> object:
-    """What a server calls JSON, or its text where that is none, or none that a document can hold."""
-    try:
-        body = json.loads(text)
-        msgspec.json.encode(body)
-    except (ValueError, RecursionError):
-        return text
-    return body

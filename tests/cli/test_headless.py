@@ -400,9 +400,8 @@ OF_PERSONS = {
 STREAMED = {"watch", "host_events", "record", "wait_until_ready", "get_approval"}
 """Agents wait by `wait_for_job` and `wait_for_approval`, and read pages."""
 OF_VERBS_ALONE = {
-    *("read_history", "read_past_events", "read_sample_at", "read_topology"),  # agents read the newest sample
-    *("request_server", "start_conversion", "bring_mapping", "refuse_copy"),  # agents pull, push and copy
-    *("resolve_extraction", "start_extraction", "start_merge"),  # agents start the run that extracts
+    *("read_history", "read_past_events", "read_sample_at"),  # agents read the newest sample
+    *("bring_mapping", "refuse_copy"),  # agents pull, push and copy
 }
 OF_AGENTS = {"agent_policy", "is_petitioning", "petitioning", "record_refusal"}
 

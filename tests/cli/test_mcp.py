@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import Implementation
 from played_host import PlayedHost
-from protocol_samples import SERVER_PLAN
+from protocol_samples import EVENTS, JOB, SERVER, SERVER_PLAN
 
 from console.cli.mcp.arguments import schema_of_arguments
 from console.cli.mcp.counterparts import COUNTERPARTS
@@ -24,7 +24,8 @@ from console.cli.spec import VERB_DOCUMENTS
 from console.config.policy import allows, stricter
 from console.documents import DOCUMENTS, schema_of
 from remote.jobs.store import JobStore
-from remote.protocol.progress import Note, ProgressRecord
+from remote.protocol.jobs import Running
+from remote.protocol.progress import Note, ProgressRecord, ServerReady
 from remote.protocol.requests import StartJob
 from remote.protocol.specs import MappingCopySpec
 from tests.artifacts.small_mappings import write_small
@@ -201,6 +202,22 @@ WORKING = [
     ("plan_mapping_copy", {"source": "a", "destination": "b"}),
     ("plan_training", {"run_file": RUN, "store": "s"}),
     ("start_training", {"run_file": RUN, "overrides": {"training.steps": "5"}, "key": "k"}),
+    ("read_topology", {}),
+    ("start_extraction", {"run_file": RUN, "server": "serving", "part": [1, 2], "key": "k"}),
+    ("verify_store", {"store": "s", "server": "serving", "recaptured": 2, "key": "k"}),
+    ("merge_stores", {"parts": ["a", "b"], "store": "s", "key": "k"}),
+    ("export_store", {"layout": "specforge", "store": "s", "directory": "d", "key": "k"}),
+    (
+        "import_store",
+        {
+            "layout": "speculators",
+            "directory": "d",
+            "store": "s",
+            "target_model": "m",
+            "layer_ids": [2, 15, 27],
+            "key": "k",
+        },
+    ),
     ("plan_server", {"run_file": RUN, "drafter": True}),
     ("start_server", {"run_file": RUN, "key": "k"}),
     ("plan_tuning", {"run_file": RUN}),
@@ -218,6 +235,11 @@ async def test_a_tool_answers_as_its_document_says(name, arguments):
     host.training_plan = msgspec.structs.replace(host.training_plan, problems=[])
     host.tuning_plan = msgspec.structs.replace(host.tuning_plan, problems=[])
     host.server_plan = msgspec.structs.replace(SERVER_PLAN, problems=[])
+    host.jobs = [
+        msgspec.structs.replace(JOB, job_id="serving", agent="server", spec=SERVER, state=Running(since=1.0, pid=7))
+    ]
+    host.server_events = [event for event in EVENTS if isinstance(event, ServerReady)]
+    host.extraction_plan = msgspec.structs.replace(host.extraction_plan, problems=[])
     payload = await tool.work(host, msgspec.convert(arguments, tool.takes), lambda _: None)
     document = msgspec.json.encode({"schema_version": 1, tool.document: payload})
     jsonschema.validate(json.loads(document), schema_of(tool.document))

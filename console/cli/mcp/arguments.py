@@ -94,23 +94,6 @@ class Stopping(OfJob, frozen=True, kw_only=True):
     )
 
 
-class ExtractionNamed(Arguments, frozen=True, kw_only=True):
-    """An extraction or a store, and how many of the samples that it leaves out."""
-
-    name: Annotated[str, Meta(description="A job's id, a run's, or a store's directory such as runs/NAME/store.")]
-    limit: Annotated[int, Meta(ge=0, description="So many quarantined samples one by one.")] = 100
-
-
-class Verifying(Arguments, frozen=True, kw_only=True):
-    """A store, and how much of it."""
-
-    store: Annotated[str, Meta(description="Such as runs/NAME/store.")]
-    samples: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="So many random samples; null: all of it.")
-    ] = None
-    key: Key
-
-
 class Paths(Arguments, frozen=True, kw_only=True):
     """Directories on the host."""
 

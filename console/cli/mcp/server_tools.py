@@ -1,6 +1,6 @@
 """Tools for inference servers: plan, start, measure, tune; stop_job ends one."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -8,7 +8,7 @@ from msgspec import Meta
 from console import operations_server
 from console.cli.mcp.arguments import Arguments, Key, OfJob, RunFile
 from console.cli.mcp.tool import Tell, Tool, looks, starts
-from console.documents import StartedBenchmark, StartedServer, StartedTuning
+from console.documents import StartedBenchmark, StartedServer, StartedTuning, http_answer
 from console.operations import Session
 from remote.protocol.ids import JobId
 from remote.protocol.run import BenchmarkConfig
@@ -40,6 +40,20 @@ class Measuring(Arguments, frozen=True, kw_only=True):
     prompts: Annotated[str, Meta(description="Chat prompts on the host: JSONL as MT-Bench has it.")]
     settings: BenchmarkConfig = msgspec.field(default_factory=BenchmarkConfig)
     key: Key
+
+
+class Requesting(Arguments, frozen=True, kw_only=True):
+    """A server that runs, and one HTTP request to it."""
+
+    job_id: Annotated[JobId, Meta(description="The server's job.")]
+    path: Annotated[str, Meta(description="Such as /v1/models, /get_server_info or /metrics.")]
+    body: Annotated[Any, Meta(description="POST this as JSON; null: GET.")] = None
+
+
+async def _request_server(session: Session, asked: Requesting, _: Tell) -> object:
+    body = None if asked.body is None else msgspec.json.encode(asked.body)
+    reply = await operations_server.request_server(session, asked.job_id, asked.path, body=body)
+    return http_answer(reply.status, reply.content_type, reply.body.decode(errors="replace"))
 
 
 async def _plan_server(session: Session, asked: PlanningServer, _: Tell) -> object:
@@ -83,6 +97,16 @@ async def _read_benchmark(session: Session, asked: OfJob, _: Tell) -> object:
 
 
 SERVER_TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="request_server",
+        description="One HTTP request to a job's server, through the host's connection: GET, or POST with a body.",
+        needs="operate",
+        takes=Requesting,
+        document="reply",
+        work=_request_server,
+        is_idempotent=False,
+        can_be_asked=False,
+    ),
     looks(
         "plan_server",
         "The exact command of a run's server, checked against the engine, and what stands in the way. Starts nothing.",

@@ -3,19 +3,19 @@
 from console import (
     operations,
     operations_approvals,
-    operations_extraction,
     operations_notifications,
     operations_secrets,
     operations_storage,
     operations_telemetry,
 )
 from console.cli.mcp import arguments as args
+from console.cli.mcp.extraction_tools import EXTRACTION_TOOLS
 from console.cli.mcp.server_tools import SERVER_TOOLS
 from console.cli.mcp.tool import Tell, Tool, confirm, looks
 from console.cli.mcp.training_tools import TRAINING_TOOLS
 from console.cli.mcp.transfer_tools import TRANSFER_TOOLS
 from console.cli.mcp.vocabulary_tools import VOCABULARY_TOOLS
-from console.documents import JobOutcome, Reclaimed, StartedRun, log_text, with_ages
+from console.documents import Reclaimed, StartedRun, log_text, with_ages
 from console.errors import ConsoleError, UsageError
 from console.operations import Session
 from console.operations_waiting import wait_for_job
@@ -49,18 +49,12 @@ async def _read_telemetry(session: Session, _: args.Arguments, __: Tell) -> obje
     return with_ages(sample, max(now, sample.sampled_at))
 
 
+async def _read_topology(session: Session, _: args.Arguments, __: Tell) -> object:
+    return await operations_telemetry.read_topology(session)
+
+
 async def _plan_run(session: Session, asked: args.RunFile, _: Tell) -> object:
     return await operations.plan_run(session, asked.run_file, asked.overrides)
-
-
-async def _plan_extraction(session: Session, asked: args.RunFile, _: Tell) -> object:
-    return await operations_extraction.plan_extraction(session, asked.run_file, asked.overrides)
-
-
-async def _read_extraction(session: Session, asked: args.ExtractionNamed, _: Tell) -> object:
-    now = await operations_telemetry.read_host_clock(session)
-    report = await operations_extraction.read_extraction(session, asked.name, limit=asked.limit)
-    return with_ages(report, max(now, report.sampled_at or now))
 
 
 async def _apply_plan(session: Session, asked: args.Applying, _: Tell) -> object:
@@ -76,11 +70,6 @@ async def _stop_job(session: Session, asked: args.Stopping, _: Tell) -> Job:
     return await operations.stop_job(
         session, asked.job_id, reason=asked.reason, expected_revision=asked.expected_revision
     )
-
-
-async def _verify_store(session: Session, asked: args.Verifying, _: Tell) -> object:
-    job = await operations_extraction.start_verification(session, asked.store, samples=asked.samples, op_id=asked.key)
-    return JobOutcome(job=job)
 
 
 async def _read_storage(session: Session, _: args.Arguments, __: Tell) -> object:
@@ -162,20 +151,6 @@ TOOLS: tuple[Tool, ...] = (
         "plan",
         _plan_run,
     ),
-    looks(
-        "plan_extraction",
-        "What a run's extraction would write, to the byte, and a sample.",
-        args.RunFile,
-        "extraction_plan",
-        _plan_extraction,
-    ),
-    looks(
-        "read_extraction",
-        "How far an extraction is: progress and rate, what was planned and is left of the disk, and which samples are left out for which reason.",
-        args.ExtractionNamed,
-        "extraction_report",
-        _read_extraction,
-    ),
     Tool(
         name="apply_plan",
         description="Start the run of a plan exactly as plan_run showed it; a conflict says what changed since. The same plan again is the same job.",
@@ -199,14 +174,6 @@ TOOLS: tuple[Tool, ...] = (
         document="job",
         work=_stop_job,
         is_destructive=True,
-    ),
-    Tool(
-        name="verify_store",
-        description="Read a store of hidden states again, as a job.",
-        needs="operate",
-        takes=args.Verifying,
-        document="verification",
-        work=_verify_store,
     ),
     looks(
         "read_storage",
@@ -279,6 +246,14 @@ TOOLS: tuple[Tool, ...] = (
         _list_notifications,
     ),
     looks("list_secrets", "The names of the host's tokens, never a value.", args.Arguments, "secrets", _list_secrets),
+    looks(
+        "read_topology",
+        "How the devices are connected, and which of their events are seen there.",
+        args.Arguments,
+        "topology",
+        _read_topology,
+    ),
+    *EXTRACTION_TOOLS,
     *VOCABULARY_TOOLS,
     *TRAINING_TOOLS,
     *SERVER_TOOLS,
