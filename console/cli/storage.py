@@ -1,5 +1,6 @@
 """`roost storage`."""
 
+import shlex
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def usage(host: Host = operations.EMBEDDED, as_json: Json = False) -> None:  # n
 @app.command(short_help="Move directories into the trash, after a plan.")
 def reclaim(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Directories on the host; relative: below ROOT.")
+        list[str], typer.Argument(metavar="PATH...", help="Directories or files on the host; relative: below ROOT.")
     ],
     host: Host = operations.EMBEDDED,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its token; change nothing.")] = False,  # noqa: FBT002
@@ -67,7 +68,8 @@ def reclaim(
     async def work() -> tuple[ReclaimPlan, list[TrashEntry]]:
         async with operations.open_host(host, actor=ACTOR) as session:
             plan = await operations_storage.plan_reclaim(session, paths)
-            _refuse(plan)
+            if plan.problems:
+                raise _refusal(plan, await operations_storage.read_storage(session), host)
             if not as_json:
                 narrate("\n".join(plan_lines(plan, host)))
             if dry_run:
@@ -89,16 +91,23 @@ def reclaim(
         narrate(f"The space is free once the trash is purged: roost storage purge --all --host {host}")
 
 
-def _refuse(plan: ReclaimPlan) -> None:
-    if plan.problems:
-        raise ConsoleError(
-            ErrorInfo(
-                code=ErrorCode.PRECONDITION,
-                message="; ".join(plan.problems),
-                hint="nothing was moved",
-                next_command="roost storage usage",
-            )
+def _refusal(plan: ReclaimPlan, report: StorageReport, host: str) -> ConsoleError:
+    """Why nothing goes, with what would make room in its place."""
+    can_go = next((entry for entry in report.entries if entry.kept_because is None), None)
+    if report.trash:
+        instead, command = "the trash makes room once it is purged", ["purge", "--all", "--dry-run"]
+    elif can_go is not None:
+        instead, command = f"the largest that can go is {can_go.path}", ["reclaim", can_go.path, "--dry-run"]
+    else:
+        instead, command = "nothing of Roost's can go; look at the host what else is on the disk", []
+    return ConsoleError(
+        ErrorInfo(
+            code=ErrorCode.PRECONDITION,
+            message="; ".join(plan.problems),
+            hint=f"nothing was moved; {instead}",
+            next_command=shlex.join(["roost", "storage", *command, "--host", host]) if command else None,
         )
+    )
 
 
 def _confirmed(paths: list[str], confirm: str | None, token: str) -> str | None:

@@ -2,15 +2,18 @@
 
 import time
 
+from console.state.disk_shares import bytes_elsewhere
 from console.state.units import format_bytes
 from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
 
 
 def report_lines(report: StorageReport) -> list[str]:
     """Mounts, then every entry, the largest first, then the trash."""
+    elsewhere = bytes_elsewhere(report)
     lines = [
         f"{mount.path}: {format_bytes(mount.free_bytes)} of {format_bytes(mount.total_bytes)} free"
         + ("" if mount.free_inodes is None else f", {mount.free_inodes:,} inodes")
+        + f"; {format_bytes(elsewhere[mount.path])} in use by what is not listed here"
         for mount in report.mounts
     ]
     lines += ["", f"{'size':>10}  {'files':>8}  {'kind':<11} path"]

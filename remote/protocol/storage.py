@@ -9,11 +9,11 @@ from remote.protocol.telemetry import MountSample
 StorageKind = Literal[
     "run", "store", "mapping", "checkpoints", "drafter", "evaluation", "verdict", "spool", "job", "release", "other"
 ]
-"""What a directory is; `other` is nothing that Roost made."""
+"""What a directory or a file is; `other` is no part of a run or a job."""
 
 
 class StorageEntry(Message, frozen=True, kw_only=True):
-    """A directory with all that is below it; `kept_because` says why it cannot be reclaimed, None when it can."""
+    """A directory with all that is below it, or a plain file; `kept_because` says why it cannot be reclaimed, None when it can."""
 
     path: str
     kind: StorageKind

@@ -37,6 +37,12 @@ def find_areas(store: JobStore) -> list[Area]:
     return [area for area in areas if area.path.is_dir() and not area.path.is_symlink()]
 
 
+def stray_files(store: JobStore) -> list[Path]:
+    """Plain files and links where only directories of runs and jobs belong."""
+    places = [place for name in ("runs", "jobs") if (place := store.root / name).is_dir()]
+    return [path for place in places for path in sorted(place.iterdir()) if path.is_symlink() or not path.is_dir()]
+
+
 def trashes(store: JobStore) -> list[Path]:
     """Where trash may be: below ROOT, and beside the directories of runs that lie elsewhere."""
     elsewhere = {trash_for(store, path) for path in _run_directories(store, store.list())}

@@ -97,7 +97,7 @@ def _plan_one(store: JobStore, found: list[Area], text: str) -> _Move:
     path = _real_path(store.root, text)
     area = next((one for one in found if path == one.path or path.is_relative_to(one.path)), None)
     if area is None:
-        raise Precondition(f"{path} is no directory of a run or a job: Roost does not delete it")
+        raise Precondition(f"{path} is nothing of a run or a job, so Roost does not delete it: whoever put it there can")
     if area.kind == "job" and path != area.path:
         raise Precondition(f"{path} is a part of a job's records: they go as a whole, or not")
     if not area.is_marked:
@@ -116,12 +116,12 @@ def _plan_one(store: JobStore, found: list[Area], text: str) -> _Move:
 
 
 def _real_path(root: Path, text: str) -> Path:
-    """The directory that is meant, provided that no link leads to it; raises Precondition."""
+    """The directory or file that is meant, provided that no link leads to it; raises Precondition."""
     path = Path(os.path.normpath(root / text))
-    if not path.is_dir():
-        raise Precondition(f"{path} is no directory")
+    if not path.exists() and not path.is_symlink():
+        raise Precondition(f"there is no {path}")
     if path.resolve() != path:
-        raise Precondition(f"{path} is reached by a link: name the directory itself, {path.resolve()}")
+        raise Precondition(f"{path} is reached by a link: name what it leads to, {path.resolve()}")
     return path
 
 

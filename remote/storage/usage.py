@@ -1,4 +1,4 @@
-"""How much lies where: every part of every run, every job, every release, and what else is below ROOT."""
+"""How much lies where: every part of every run, every job, every release, and what else is below ROOT, plain files included."""
 
 from pathlib import Path
 
@@ -9,7 +9,12 @@ from remote.storage import areas
 from remote.storage.areas import Area
 from remote.telemetry.mounts import MountReader
 
-_HOUSEKEEPING = ("jobs", "runs", "releases", "trash", "ops")
+_LISTED_BY_PARTS = ("jobs", "runs", "releases", "trash", "ops")
+
+_OWN_RECORDS = ("approvals", "journal", "notifications", "plans", "reserve", "schema.json", "secrets.json", "telemetry")
+"""Directories and files of ROOT that Roost keeps for itself, each bounded by itself."""
+
+_NOT_OURS = "Roost did not make it, so it does not delete it: whoever put it there can, on the host"
 
 
 def read_storage(store: JobStore) -> StorageReport:
@@ -20,10 +25,11 @@ def read_storage(store: JobStore) -> StorageReport:
         _entry(path, "release", [], "removed by itself an hour after its last use") for path in _releases(store)
     ]
     entries += [
-        _entry(path, "other", [], "not made by a run: Roost does not delete it")
+        _entry(path, "other", [], "records of Roost itself" if path.name in _OWN_RECORDS else _NOT_OURS)
         for path in sorted(store.root.iterdir())
-        if path.is_dir() and not path.name.startswith(".") and path.name not in _HOUSEKEEPING
+        if path.name not in _LISTED_BY_PARTS
     ]
+    entries += [_entry(path, "other", [], _NOT_OURS) for path in areas.stray_files(store)]
     return StorageReport(
         root=str(store.root),
         mounts=MountReader(store.root).read(),

@@ -26,8 +26,8 @@ RELEASE_S = 60.0
 FEW_INODES, FEW_SHARE, SMALL_DISK_SHARE, VERY_FEW_INODES = 10_000, 0.01, 0.1, 1000
 
 _ADVICE = (
-    "`roost storage usage` lists what can go and `roost storage reclaim DIR` makes room; a job that finds the disk full is "
-    "paused and goes on by itself when there is room"
+    "`roost storage usage` lists what fills it and what of that can go, `roost storage reclaim DIR` and then `purge` make room "
+    "(on the screen: the page Storage); a job that finds the disk full is paused and goes on by itself when there is room"
 )
 
 

@@ -139,11 +139,11 @@ def test_links_and_strange_places_are_refused(host, tmp_path: Path) -> None:
     (host.root / "runs/alias").symlink_to(run)
     assert "reached by a link" in refusal(host, run / "link")
     assert "reached by a link" in refusal(host, "runs/alias")
-    assert "no directory of a run or a job" in refusal(host, precious)
-    assert "no directory of a run or a job" in refusal(host, "runs/old/../../../precious")
-    assert "no directory of a run or a job" in refusal(host, host.root)
-    assert "no directory of a run or a job" in refusal(host, "/")
-    assert "is no directory" in refusal(host, "runs/nothing")
+    assert "nothing of a run or a job" in refusal(host, precious)
+    assert "nothing of a run or a job" in refusal(host, "runs/old/../../../precious")
+    assert "nothing of a run or a job" in refusal(host, host.root)
+    assert "nothing of a run or a job" in refusal(host, "/")
+    assert "there is no " in refusal(host, "runs/nothing")
     carry_out(host, plan_reclaim(host.store, ["runs/old"]))
     assert tree(precious) == {"thesis.txt": b"years of work"}, "a link is moved, never followed"
 
@@ -202,9 +202,38 @@ def test_usage_names_every_part_the_largest_first(host) -> None:
     assert first.bytes >= 1 << 20
     by_path = {entry.path: entry for entry in report.entries}
     assert "small" in by_path[str(run / "mapping")].kept_because
-    assert "not made by a run" in by_path[str(host.root / "models")].kept_because
+    assert "Roost did not make it" in by_path[str(host.root / "models")].kept_because
     assert by_path[str(host.store.directory("run-old"))].kind == "job"
     assert report.mounts[0].free_bytes > 0
+
+
+def test_a_plain_file_that_fills_the_disk_is_in_the_usage_and_is_refused_with_a_way_on(host) -> None:
+    filler, stray = host.root / "core.4711", host.root / "runs/notes.txt"
+    filler.write_bytes(os.urandom(1 << 20))
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_text("mine")
+    by_path = {entry.path: entry for entry in read_storage(host.store).entries}
+    assert by_path[str(filler)].bytes >= 1 << 20
+    for path in (filler, stray):
+        assert (by_path[str(path)].kind, by_path[str(path)].files) == ("other", 1)
+        assert "whoever put it there can" in by_path[str(path)].kept_because
+        assert "whoever put it there can" in refusal(host, path)
+    host.run("old")
+    of_roost = {entry.path: entry for entry in read_storage(host.store).entries}[str(host.root / "schema.json")]
+    assert of_roost.kept_because == "records of Roost itself"
+
+
+def test_a_plain_file_in_the_directory_of_a_run_goes_and_comes_back(host) -> None:
+    run = host.run("old")
+    dump = run / "core.1"
+    dump.write_bytes(b"dump")
+    assert next(entry for entry in read_storage(host.store).entries if entry.path == str(dump)).kept_because is None
+    plan = plan_reclaim(host.store, [str(dump)])
+    assert (plan.problems, plan.files) == ([], 1)
+    (entry,) = carry_out(host, plan)
+    assert not dump.exists()
+    restore(host.store, entry.name, actor="ann", op_id="back")
+    assert dump.read_bytes() == b"dump"
 
 
 PIECES = st.sampled_from(
