@@ -114,6 +114,15 @@ PLOT_ACTIONS = (
 )
 """What plots have besides."""
 
+STORAGE_ACTIONS = (
+    Action("reclaim", "m", "Reclaim", "Move the chosen entry, or what you name, into the trash; shows the plan first"),
+    Action("restore", "u", "Undo", "Put the chosen entry of the trash back, or the newest; shows first what and where"),
+    Action(
+        "purge", "x", "Purge", "Delete the chosen entry of the trash, or all of it, for good; asks for the host's name"
+    ),
+)
+"""What the page of the disks has besides."""
+
 APPROVAL_ACTIONS = (
     Action("next_request", "n", "Next", "Choose the next request"),
     Action("approve", "p", "Approve", "Make the change that was asked for; shows it first"),

@@ -17,7 +17,7 @@ from remote.protocol.journal import JournalEntry
 from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
 from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
 from remote.protocol.requests import JobList
-from remote.protocol.storage import StorageReport
+from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 _A = TypeVar("_A")
@@ -26,7 +26,7 @@ _A = TypeVar("_A")
 class RecordedSession:
     """A `HostSession` that plays its records as far as its clock is; by default one that stands at `until` seconds.
 
-    What is asked of it is kept in `started`, `stopped`, `measured`, `decided` (request, approved) and `copied` (source, destination, host, replaced); what is put into `live` is played besides. `stamp` is the time
+    What is asked of it is kept in `started`, `stopped`, `reclaimed` (tokens), `restored`, `purged`, `measured`, `decided` (request, approved) and `copied` (source, destination, host, replaced); what is put into `live` is played besides. `stamp` is the time
     of what was played last, on the clock that link states count with.
     """
 
@@ -35,6 +35,10 @@ class RecordedSession:
         self.stopped: list[str] = []
         self.live: asyncio.Queue[LinkState | Event | None] = asyncio.Queue()
         self.storage: StorageReport | None = None
+        self.reclaim_plan: ReclaimPlan | None = None
+        self.reclaimed: list[str] = []
+        self.restored: list[str] = []
+        self.purged: list[str] = []
         self.journal: list[JournalEntry] = []
         self.approvals: list[Approval] = []
         self.decided: list[tuple[str, bool]] = []
@@ -157,6 +161,27 @@ class RecordedSession:
                 ErrorInfo(code=ErrorCode.NOT_FOUND, message="the recording has no look at the disks' directories")
             )
         return self.storage
+
+    async def plan_reclaim(self, paths: list[str]) -> ReclaimPlan:  # noqa: ARG002 - there is one plan
+        """What a test put there; a recording holds none."""
+        if self.reclaim_plan is None:
+            raise HostError(ErrorInfo(code=ErrorCode.NOT_FOUND, message="nothing can be reclaimed in a recording"))
+        return self.reclaim_plan
+
+    async def reclaim(self, plan: ReclaimPlan) -> list[TrashEntry]:
+        """Nothing is moved."""
+        self.reclaimed.append(plan.token)
+        return [] if self.storage is None else self.storage.trash
+
+    async def restore_from_trash(self, name: str) -> list[TrashEntry]:
+        """Nothing is put back."""
+        self.restored.append(name)
+        return [] if self.storage is None else self.storage.trash
+
+    async def start_purge(self, entries: list[TrashEntry]) -> Job:
+        """The newest job; nothing is deleted."""
+        self.purged += [entry.name for entry in entries]
+        return next(iter(self._jobs.values()))
 
     async def inspect_mapping(self, path: str) -> MappingInspection:
         """What a test put there; a recording holds none."""

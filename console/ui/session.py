@@ -14,7 +14,7 @@ from remote.protocol.jobs import Job
 from remote.protocol.journal import JournalEntry
 from remote.protocol.mappings import CoverageReport, MappingCoverageSpec
 from remote.protocol.reports import MappingInspection, MappingReport, RunPlan, VerdictReport
-from remote.protocol.storage import StorageReport
+from remote.protocol.storage import ReclaimPlan, StorageReport, TrashEntry
 from remote.protocol.telemetry import GpuTopology, TelemetryHistory
 
 ACTOR = "screen"
@@ -63,6 +63,22 @@ class HostSession(Protocol):
 
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
+        ...
+
+    async def plan_reclaim(self, paths: list[str]) -> ReclaimPlan:
+        """What would go into the trash."""
+        ...
+
+    async def reclaim(self, plan: ReclaimPlan) -> list[TrashEntry]:
+        """Move exactly what was planned into the trash, which is the answer; refused when something changed since."""
+        ...
+
+    async def restore_from_trash(self, name: str) -> list[TrashEntry]:
+        """Put an entry of the trash back."""
+        ...
+
+    async def start_purge(self, entries: list[TrashEntry]) -> Job:
+        """Start deleting entries of the trash for good."""
         ...
 
     async def read_journal(self) -> list[JournalEntry]:
@@ -153,6 +169,22 @@ class LiveSession:
     async def read_storage(self) -> StorageReport:
         """What lies on the disks, and the trash."""
         return await operations_storage.read_storage(self._session)
+
+    async def plan_reclaim(self, paths: list[str]) -> ReclaimPlan:
+        """What would go into the trash."""
+        return await operations_storage.plan_reclaim(self._session, paths)
+
+    async def reclaim(self, plan: ReclaimPlan) -> list[TrashEntry]:
+        """Move exactly what was planned into the trash, which is the answer; refused when something changed since."""
+        return await operations_storage.reclaim(self._session, plan.paths, plan.token)
+
+    async def restore_from_trash(self, name: str) -> list[TrashEntry]:
+        """Put an entry of the trash back."""
+        return await operations_storage.restore_from_trash(self._session, name)
+
+    async def start_purge(self, entries: list[TrashEntry]) -> Job:
+        """Start deleting entries of the trash for good."""
+        return await operations_storage.start_purge(self._session, entries)
 
     async def read_journal(self) -> list[JournalEntry]:
         """The newest changes that anybody asked of the host, newest first."""

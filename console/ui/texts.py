@@ -8,7 +8,7 @@ from console.config.hosts import RESERVED
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
-from console.ui.keymap import LOG_ACTIONS, PLOT_ACTIONS, VOCABULARY_ACTIONS, Action, key_name, rebound
+from console.ui.keymap import LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS, Action, key_name, rebound
 from console.ui.words import VERDICT_GLYPHS, run_name_of
 from remote.protocol.reports import VerdictReport
 
@@ -94,6 +94,8 @@ def help_text(actions: tuple[Action, ...], own_keys: dict[str, str]) -> Renderab
         two_columns([(key_name(action), action.help) for action in rebound(PLOT_ACTIONS, own_keys)]),
         Text("\nOn the page of the mappings", style="bold"),
         two_columns([(key_name(action), action.help) for action in rebound(VOCABULARY_ACTIONS, own_keys)]),
+        Text("\nOn the page of the disks", style="bold"),
+        two_columns([(key_name(action), action.help) for action in rebound(STORAGE_ACTIONS, own_keys)]),
         Text(),
         two_columns(_MEANINGS),
         Text("\nJobs run on the host under supervisors of their own. Closing this screen stops nothing."),

@@ -97,7 +97,9 @@ def _plan_one(store: JobStore, found: list[Area], text: str) -> _Move:
     path = _real_path(store.root, text)
     area = next((one for one in found if path == one.path or path.is_relative_to(one.path)), None)
     if area is None:
-        raise Precondition(f"{path} is nothing of a run or a job, so Roost does not delete it: whoever put it there can")
+        raise Precondition(
+            f"{path} is nothing of a run or a job, so Roost does not delete it: whoever put it there can"
+        )
     if area.kind == "job" and path != area.path:
         raise Precondition(f"{path} is a part of a job's records: they go as a whole, or not")
     if not area.is_marked:

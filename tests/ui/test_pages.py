@@ -94,7 +94,7 @@ async def test_what_lies_on_the_disks_says_what_can_go(embedded_run, show) -> No
         screen.session.storage = StorageReport(root="/r", mounts=[], entries=entries, trash=[gone])
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("6")
-        await screen.until_shown("  runs/old/store", "5.0 GiB", "can go into the trash")
+        await screen.until_shown("  runs/old/store", "5.0 GiB", "m moves it into the trash")
         await screen.pilot.press("down")
         await screen.until_shown("stays: in use")
         await screen.pilot.press("down")

@@ -82,6 +82,39 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(answer)
 
 
+class ConfirmByName(ModalScreen[bool]):
+    """A question whose yes cannot be taken back: only the host's name, typed, is one."""
+
+    BINDINGS = [Binding("escape", "dismiss(False)", "No")]
+
+    def __init__(self, title: str, body: RenderableType, name: str, *, then: str) -> None:
+        super().__init__()
+        self._title = title
+        self._body = body
+        self._name = name
+        self._then = then
+
+    def compose(self) -> ComposeResult:
+        """Text and a line to type on."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = escape(self._title)
+            with VerticalScroll():
+                yield Static(self._body)
+            yield Static(f"\nType {self._name} and Enter to {self._then}. Escape does nothing.", markup=False)
+            yield Input(id="answer")
+
+    def on_mount(self) -> None:
+        """Type at once."""
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter; another word is told and does nothing."""
+        if event.value.strip() == self._name:
+            self.dismiss(result=True)
+        else:
+            self.notify(f"That is not {self._name}: nothing was done.", severity="warning", markup=False)
+
+
 class AskLine(ModalScreen[str | None]):
     """A question with a line for the answer; `then` says what Enter leads to. Nothing typed is no answer."""
 
