@@ -1,11 +1,16 @@
-"""What one job does at a time: measure a server (one that a run works with by that run alone), and train in a directory."""
+"""What one job does at a time: measure a server (one that a run works with by that run alone), train in a directory, and write a store."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from remote.errors import Precondition
+from remote.paths import resolve_path
 from remote.protocol.ids import JobId
 from remote.protocol.jobs import Job, is_over
-from remote.protocol.specs import BenchmarkSpec, TrainingSpec
+from remote.protocol.specs import BenchmarkSpec, ExtractionSpec, StoreImportSpec, StoreMergeSpec, TrainingSpec
+
+StoreWork = ExtractionSpec | StoreImportSpec | StoreMergeSpec
+"""What writes a store."""
 
 
 def require_undisturbed(jobs: Iterable[Job], spec: BenchmarkSpec, *, job_id: JobId, run_id: JobId | None) -> None:
@@ -39,6 +44,23 @@ def require_alone(jobs: Iterable[Job], spec: TrainingSpec, *, job_id: JobId) -> 
         ):
             raise Precondition(
                 f"{job.job_id} trains in {spec.checkpoints} already",
+                hint="Wait for it, stop it, or name another directory by --output.",
+                next_command=f"roost wait {job.job_id}",
+            )
+
+
+def require_sole_writer(jobs: Iterable[Job], spec: StoreWork, *, job_id: JobId, root: Path) -> None:
+    """That no other job writes the store that `spec` does; raises Precondition."""
+    store = resolve_path(root, spec.store)
+    for job in jobs:
+        if (
+            isinstance(job.spec, StoreWork)
+            and resolve_path(root, job.spec.store) == store
+            and job.job_id != job_id
+            and not is_over(job.state)
+        ):
+            raise Precondition(
+                f"{job.job_id} writes {store} already",
                 hint="Wait for it, stop it, or name another directory by --output.",
                 next_command=f"roost wait {job.job_id}",
             )

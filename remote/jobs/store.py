@@ -16,11 +16,12 @@ from remote.jobs.approvals import Inbox
 from remote.jobs.journal import Journal
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.leases import Leases
-from remote.jobs.measuring import require_alone, require_undisturbed
+from remote.jobs.measuring import StoreWork, require_alone, require_sole_writer, require_undisturbed
 from remote.jobs.operations import Operations
 from remote.jobs.records import ExitRecord, StopRecord
 from remote.jobs.secret_store import SecretStore
 from remote.jobs.starter import Starter
+from remote.paths import resolve_path
 from remote.protocol.ids import is_job_id
 from remote.protocol.jobs import Finished, Foreign, Job, Lost, Orphaned, Quarantined, Queued, Stalled
 from remote.protocol.progress import ProgressRecord
@@ -85,8 +86,8 @@ class JobStore:
 
     @contextmanager
     def _undisturbed(self, spec: Spec, job_id: str, run_id: str | None) -> Iterator[None]:
-        """One start at a time of a measurement of a server, or of a training in a directory; raises Precondition where another would
-        be disturbed.
+        """One start at a time of a measurement of a server, of a training in a directory, or of what writes a store; raises Precondition
+        where another would be disturbed.
         """
         match spec:
             case BenchmarkSpec():
@@ -94,8 +95,12 @@ class JobStore:
                     require_undisturbed(self.list(), spec, job_id=job_id, run_id=run_id)
                     yield
             case TrainingSpec():
-                with self._changing(f"training-{hashlib.sha256(spec.checkpoints.encode()).hexdigest()[:32]}"):
+                with self._changing(_name_of("training", spec.checkpoints)):
                     require_alone(self.list(), spec, job_id=job_id)
+                    yield
+            case spec if isinstance(spec, StoreWork):
+                with self._changing(_name_of("store", str(resolve_path(self.root, spec.store)))):
+                    require_sole_writer(self.list(), spec, job_id=job_id, root=self.root)
                     yield
             case _:
                 yield
@@ -326,3 +331,8 @@ class JobStore:
         reason = f"{outcome.stop_reason(stop)} ({circumstance})"
         ended = ExitRecord(exit_code=None, signal=None, ended_at=time.time(), outcome="stopped", reason=reason)
         reserve.write_once(self.root, directory / "exit.json", records.encode(ended))
+
+
+def _name_of(kind: str, place: str) -> str:
+    """What a start that concerns a directory is locked by."""
+    return f"{kind}-{hashlib.sha256(place.encode()).hexdigest()[:32]}"

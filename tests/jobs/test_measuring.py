@@ -1,4 +1,4 @@
-"""A second benchmark of one server is refused by the host itself, whoever asks and however many at once."""
+"""What one job does at a time is refused to a second by the host itself, whoever asks and however many at once."""
 
 import sys
 import threading
@@ -10,8 +10,16 @@ from remote.errors import Precondition, RoostError
 from remote.jobs.launch import LaunchPlan
 from remote.jobs.store import JobStore
 from remote.protocol.jobs import is_over
-from remote.protocol.run import BenchmarkConfig, EngineConfig, TrainingConfig
-from remote.protocol.specs import BenchmarkSpec, ServerSpec, Spec, TrainingSpec
+from remote.protocol.run import BenchmarkConfig, EngineConfig, ExtractionConfig, TrainingConfig
+from remote.protocol.specs import (
+    BenchmarkSpec,
+    Capture,
+    ExtractionSpec,
+    ServerSpec,
+    Spec,
+    StoreMergeSpec,
+    TrainingSpec,
+)
 from tests.jobs.workshop import RELEASE, Workshop
 
 SERVER = ServerSpec(model="/m", engine=EngineConfig(device="cpu"))
@@ -101,3 +109,28 @@ def test_two_trainings_never_write_the_same_checkpoints(shop: Workshop) -> None:
     shop.stop("one")
     shop.until("one", lambda job: is_over(job.state))
     begin(shop, "two", training("/a"))
+
+
+def test_two_jobs_never_write_the_same_store(shop: Workshop) -> None:
+    def extraction(store: str) -> ExtractionSpec:
+        return ExtractionSpec(
+            url="http://127.0.0.1:9",
+            capture=Capture(layer_ids=[1], spool_directory="/spool"),
+            target_model="/t",
+            conversations="c.jsonl",
+            store=store,
+            extraction=ExtractionConfig(layer_ids=[1]),
+            max_length=9,
+            fingerprint="f",
+        )
+
+    begin(shop, "one", extraction(str(shop.store.root / "runs/a/store")))
+    merge = StoreMergeSpec(parts=["p", "q"], store="runs/a/store")
+    for job_id, second in (("two", extraction("runs/a/store")), ("three", merge)):
+        with pytest.raises(Precondition, match=r"one writes .*/runs/a/store already") as caught:
+            begin(shop, job_id, second)
+        assert caught.value.info.next_command == "roost wait one"
+    begin(shop, "elsewhere", extraction("runs/b/store"))
+    shop.stop("one")
+    shop.until("one", lambda job: is_over(job.state))
+    begin(shop, "three", merge)
