@@ -1,6 +1,7 @@
 """What the keys do: dialogs, and operations after a person has seen what will happen."""
 
 import shlex
+from functools import partial
 
 from rich.text import Text
 from textual import work
@@ -12,12 +13,14 @@ from console.state.host import HostState
 from console.state.link import Closed
 from console.state.sanitize import sanitize
 from console.ui.host_feed import HostFeed
-from console.ui.keymap import ACTIONS, Action
+from console.ui.keymap import ACTIONS, PAGES, Action
 from console.ui.login import ask_for_trust
 from console.ui.messages import AlertsOpened
 from console.ui.screens.approvals import ApprovalsScreen
 from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
 from console.ui.screens.dialogs import AskLine, Confirm, Notice, PlanDialog, error_text, stop_question
+from console.ui.screens.help_here import HelpHere
+from console.ui.screens.jump import JumpScreen, targets
 from console.ui.screens.log import LogScreen
 from console.ui.session import HostSession
 from console.ui.texts import help_text, verdict_text
@@ -99,6 +102,29 @@ class Actions(App[int]):
         self.clear_notifications()
         self.notify(f"Theme {self.theme}", markup=False, timeout=2)
         self.render_state()
+
+    @work(exclusive=True, group="jump", exit_on_error=False)
+    async def action_jump(self) -> None:
+        """A letter on everything that can be gone to."""
+        go = await self.push_screen_wait(JumpScreen(targets(self.screen)))
+        if go is not None:
+            go()
+
+    def action_pages(self) -> None:
+        """The pages by their names."""
+        pages = [(f"{page.title} ({page.key})", partial(self.action_page, page.name), page.help) for page in PAGES]
+        self.search_commands(pages, placeholder="A page")
+
+    def action_page(self, name: str) -> None:
+        """Open a page by its name."""
+        raise NotImplementedError
+
+    def action_help_here(self) -> None:
+        """What has the keyboard, and its keys; once more closes it."""
+        if isinstance(self.screen, HelpHere):
+            self.screen.dismiss()
+        else:
+            self.push_screen(HelpHere(self.screen))
 
     def action_help_panel(self) -> None:
         """Keys and meanings."""

@@ -31,7 +31,7 @@ from console.ui.commands import ActionCommands
 from console.ui.host_feed import LISTEN, HostFeed
 from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
-from console.ui.messages import AskWanted, JobOpened, JobSelected, PageWanted
+from console.ui.messages import ActionWanted, AskWanted, JobOpened, JobSelected, PageWanted
 from console.ui.own_files import read_own_files, version
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.pages.logs import LogsPage
@@ -147,8 +147,7 @@ class RoostApp(Actions):
             self.register_theme(theme)
 
     def _apply_keys(self) -> None:
-        # F1 helps whatever else does.
-        self.set_keymap({name: f"{key},f1" if name == "help_panel" else key for name, key in self.own_keys.items()})
+        self.set_keymap(self.own_keys)
 
     def _tell(self, problems: Iterable[str]) -> None:
         for problem in problems:
@@ -178,16 +177,19 @@ class RoostApp(Actions):
         return Palette.from_variables({**self.theme_variables, **self.get_css_variables()})
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
-        """None greys a key out while it would do nothing."""
-        return True if self._why_not(action) is None else None
+        """A key that would do nothing now is not in the footer."""
+        return self._why_not(action) is None
 
     def on_key(self, event: Key) -> None:
-        """A key that is greyed out says why."""
+        """A key that would do nothing says why."""
         action = next((each.action for each in self.actions if each.key == event.key), None)
         reason = None if action is None or isinstance(self.screen, ModalScreen) else self._why_not(action)
         if reason is not None:
-            self.clear_notifications()
-            self.notify(reason, markup=False)
+            self._say_why(reason)
+
+    def _say_why(self, reason: str) -> None:
+        self.clear_notifications()
+        self.notify(reason, markup=False)
 
     def _why_not(self, action: str) -> str | None:
         return self._reasons([action])[action]
@@ -372,6 +374,15 @@ class RoostApp(Actions):
         """The same by a click."""
         message.stop()
         self.action_page(message.name)
+
+    async def on_action_wanted(self, message: ActionWanted) -> None:
+        """What a key does by a click, or why it would do nothing."""
+        message.stop()
+        reason = self._why_not(message.action)
+        if reason is None:
+            await self.run_action(message.action)
+        else:
+            self._say_why(reason)
 
     def on_ask_wanted(self, message: AskWanted) -> None:
         """Ask now, and go on from there."""

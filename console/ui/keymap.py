@@ -47,17 +47,9 @@ PAGES = (
     PageKey("hosts", "8", "Hosts", "What this host is, and the other configured ones"),
 )
 
-PAGE_ACTIONS = tuple(
-    Action(
-        f"page('{page.name}')",
-        page.key,
-        page.title,
-        page.help,
-        in_footer=page is PAGES[0],
-        footer_key=f"{PAGES[0].key}-{PAGES[-1].key}",
-        footer_label="Pages",
-    )
-    for page in PAGES
+PAGE_ACTIONS = (
+    Action("pages", "colon", "Pages", "Choose a page by its name", footer_key=f"{PAGES[0].key}-{PAGES[-1].key}"),
+    *(Action(f"page('{page.name}')", page.key, page.title, page.help, in_footer=False) for page in PAGES),
 )
 
 ACTIONS = (
@@ -71,7 +63,13 @@ ACTIONS = (
     Action("approvals", "a", "Approvals", "Show what agents asked for, to approve or refuse it", in_footer=False),
     Action("command", "c", "Command", "Show the exact command of the selected job", in_footer=False),
     Action("follow", "f", "Follow", "Go to the end of the log and follow it"),
+    Action(
+        "jump", "j", "Jump", "Put a letter on everything that can be gone to; the letter goes there", in_footer=False
+    ),
     Action("theme", "t", "Theme", "Change to the next theme", in_footer=False),
+    Action(
+        "help_here", "f1", "Help here", "Explain what has the keyboard: what it shows, and its keys", in_footer=False
+    ),
     Action("help_panel", "question_mark", "Help", "Show the keys and what the screen means"),
     Action("leave", "q", "Quit", "Close the screen; jobs on the host go on"),
 )
@@ -133,7 +131,7 @@ APPROVAL_ACTIONS = (
 _CHANGING = ("run", "stop", "approvals")
 """What a replay has only to say that it cannot."""
 
-_IN_ITS_FOOTER = ("page_overview", "log", "verdict", "diagnoses", "help_panel", "leave")
+_IN_ITS_FOOTER = ("pages", "log", "verdict", "diagnoses", "help_panel", "leave")
 
 _HELP_IN_A_REPLAY = {"leave": "Close the replay"}
 
@@ -169,6 +167,8 @@ _SIGNS = {
     "less_than_sign": "<",
     "greater_than_sign": ">",
     "slash": "/",
+    "colon": ":",
+    "f1": "F1",
 }
 
 
@@ -186,15 +186,16 @@ def rebound(actions: tuple[Action, ...], keys: dict[str, str]) -> tuple[Action, 
 
 
 def bindings(actions: tuple[Action, ...] = ACTIONS) -> list[Binding]:
-    """The table as Textual wants it; F1 helps as `?` does."""
+    """The table as Textual wants it; what has the keyboard is explained in a dialog, too."""
     return [
         Binding(
-            f"{action.key},f1" if action.action == "help_panel" else action.key,
+            action.key,
             action.action,
             action.footer_label or action.label if action.in_footer else action.label,
             tooltip=action.help,
             id=action.id,
             show=action.in_footer,
+            priority=action.action == "help_here",
             key_display=action.footer_key if action.in_footer and action.footer_key else key_name(action),
         )
         for action in actions

@@ -37,3 +37,11 @@ class PageWanted(Message):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
+
+
+class ActionWanted(Message):
+    """A click on something stands for a key: its action by the name that Textual runs."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__()
+        self.action = action

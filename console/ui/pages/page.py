@@ -32,7 +32,7 @@ class Page(OwnKeysScreen):
     """
 
     BINDINGS = [Binding("escape", "app.page('overview')", "Overview")]
-    APP_KEYS = frozenset({"page('overview')", "diagnoses", "help_panel", "leave"})
+    APP_KEYS = frozenset({"pages", "diagnoses", "help_panel", "leave"})
     NAME: ClassVar[str] = ""
     asks_every_s: ClassVar[float | None] = None
     failed: str = ""

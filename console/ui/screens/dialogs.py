@@ -134,10 +134,15 @@ class AskLine(ModalScreen[str | None]):
             yield Static(self._question, markup=False)
             yield Input(self._suggestion, id="answer")
             yield Static(f"{self._then} Escape cancels.", markup=False, classes="quiet")
+            yield from _answer_buttons()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter."""
         self.dismiss(event.value.strip() or None)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """The same with the mouse."""
+        self.dismiss(self.query_one(Input).value.strip() or None if event.button.id == "take" else None)
 
 
 class AskPassphrase(ModalScreen[str | None]):
@@ -156,10 +161,21 @@ class AskPassphrase(ModalScreen[str | None]):
             yield Static(self._question, markup=False)
             yield Input(password=True, id="passphrase")
             yield Static("Kept in memory until Roost closes. Escape cancels.", markup=False, classes="quiet")
+            yield from _answer_buttons()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter."""
         self.dismiss(event.value or None)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """The same with the mouse."""
+        self.dismiss(self.query_one(Input).value or None if event.button.id == "take" else None)
+
+
+def _answer_buttons() -> ComposeResult:
+    with Horizontal(classes="buttons"):
+        yield Button("Cancel (Esc)", id="cancel", compact=True)
+        yield Button("OK (Enter)", id="take", variant="primary", compact=True)
 
 
 class PlanDialog(ModalScreen[bool]):

@@ -11,7 +11,11 @@ from console.ui.widgets.lines import Lines
 class AlertLine(Lines, can_focus=True):
     """Shows alerts, the gravest first, or that there are none."""
 
-    BINDINGS = [Binding("enter", "open", show=False)]
+    BINDINGS = [Binding("enter", "open", "Show what is known of each alert", show=False)]
+    HELP = (
+        "What wants somebody, the gravest first: the link, what the host's recorder found to be wrong, and jobs. "
+        "✗ must be acted on, ! should be looked at."
+    )
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)

@@ -14,6 +14,7 @@ from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.series import TimeSeries, sparkline
 from console.state.units import UNKNOWN, format_percent
+from console.ui.messages import ActionWanted
 from console.ui.widgets.palette import Palette
 from remote.protocol.telemetry import GpuSample, TelemetrySample
 
@@ -48,6 +49,10 @@ class Devices(Widget):
         resized = len(rows) != len(self._rows)
         self._rows = rows
         self.refresh(layout=resized)
+
+    def on_click(self) -> None:
+        """Each device in full."""
+        self.post_message(ActionWanted("gpus"))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's interface
         """One line a row."""

@@ -1,6 +1,7 @@
 """The jobs: the newest run first, what it started below it. Cells are compared before they are written: a write redraws."""
 
 from rich.text import Text
+from textual.binding import Binding
 from textual.widgets import DataTable
 
 from console.state.forecast import pace_words
@@ -22,6 +23,13 @@ _MOST_JOBS = 200
 
 class JobsTable(DataTable[Text]):
     """One row a job, keyed by its id; the estimate of the time left has a column where there is room."""
+
+    BINDINGS = [Binding("enter", "select_cursor", "Show the whole log", show=False)]
+    HELP = (
+        "The jobs of the host, the newest run first and what it started below it: how long each has been at work, how fast it "
+        "is, and what it said last, or how it ended. The log below is that of the row with the cursor, and so are the keys that "
+        "stop a job or show its command."
+    )
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, cursor_type="row", show_header=True, cursor_foreground_priority="renderable")

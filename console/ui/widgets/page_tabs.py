@@ -15,14 +15,18 @@ class PageTabs(Lines):
     def __init__(self, *, at_home: bool = False) -> None:
         super().__init__(classes="page-tabs -home" if at_home else "page-tabs", markup=False)
         self._ends: list[tuple[int, str]] = []
+        self.starts: list[tuple[int, str]] = []
+        """At which column each page's title begins."""
 
     def show(self, name: str, palette: Palette, *, columns: int) -> None:
         """Mark the page `name`; `columns` is the width of the screen."""
         letters = title_letters(columns)
         text = Text()
         self._ends = []
+        self.starts = []
         for page in PAGES:
             is_open = page.name == name
+            self.starts.append((text.cell_len, page.name))
             text.append("▸" if is_open else " ", style=palette.primary)
             words = f"{page.key} {page.title[:letters]}".rstrip()
             text.append(words, style=f"bold {palette.primary} underline" if is_open else palette.quiet)
@@ -33,8 +37,12 @@ class PageTabs(Lines):
         """The page under the pointer."""
         for end, name in self._ends:
             if event.x < end:
-                self.post_message(PageWanted(name))
+                self.open(name)
                 return
+
+    def open(self, name: str) -> None:
+        """Tell that the page is wanted."""
+        self.post_message(PageWanted(name))
 
 
 def title_letters(columns: int) -> int:

@@ -6,6 +6,7 @@ from console.config.hosts import RESERVED
 from console.state.host import HostState
 from console.state.sanitize import one_line
 from console.state.units import format_duration, format_percent
+from console.ui.messages import ActionWanted
 from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from console.ui.words import VERDICT_COLORS, VERDICT_GLYPHS, stage_mark
@@ -20,6 +21,10 @@ _ROOMY = 140
 
 class StageStrip(Lines):
     """Two lines: the strip, and the running or failed stage in detail; on a `low` screen the second alone."""
+
+    def on_click(self) -> None:
+        """The run in full."""
+        self.post_message(ActionWanted("page('pipeline')"))
 
     def show(self, state: HostState, host_now: float, palette: Palette, *, in_replay: bool, low: bool) -> None:
         """Render the newest run; while there is none, what starts one, which nothing does in a replay."""

@@ -6,6 +6,7 @@ from console.state.alerts import Alert
 from console.state.host import STALE_S, HostState
 from console.state.link import Closed, Connecting, Lost, Up
 from console.state.units import format_duration
+from console.ui.messages import ActionWanted
 from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
 from console.ui.words import age_of, job_mark, run_name
@@ -15,6 +16,10 @@ _STALE_S = 5.0
 
 class TopBar(Lines):
     """The host badge."""
+
+    def on_click(self) -> None:
+        """All actions."""
+        self.post_message(ActionWanted("command_palette"))
 
     def show(
         self, state: HostState, now: float, host_now: float, found: list[Alert], palette: Palette, *, replay: str
