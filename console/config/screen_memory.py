@@ -12,11 +12,13 @@ from console.config.locations import state_directory
 
 
 class ScreenMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty is what nobody has chosen yet; fields of another release are passed over."""
+    """Empty is what nobody has chosen yet; fields of another release are passed over. `job` is one of `host`."""
 
     theme: str = ""
     host: str = ""
     page: str = ""
+    layout: str = ""
+    job: str = ""
 
 
 class Recalled(NamedTuple):

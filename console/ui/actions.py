@@ -15,7 +15,7 @@ from console.state.sanitize import sanitize
 from console.ui.host_feed import HostFeed
 from console.ui.keymap import ACTIONS, PAGES, Action
 from console.ui.login import ask_for_trust
-from console.ui.messages import AlertsOpened
+from console.ui.messages import ActionWanted, AlertsOpened, JobOpened, LayoutChosen, PageWanted
 from console.ui.screens.approvals import ApprovalsScreen
 from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
 from console.ui.screens.dialogs import AskLine, Confirm, Notice, PlanDialog, error_text, stop_question
@@ -72,8 +72,40 @@ class Actions(App[int]):
     def _sync_watch(self) -> None:
         raise NotImplementedError
 
+    def _why_not(self, action: str) -> str | None:
+        raise NotImplementedError
+
     def _render_logs(self) -> None:
         raise NotImplementedError
+
+    async def on_action_wanted(self, message: ActionWanted) -> None:
+        """What a key does by a click, or why it would do nothing."""
+        message.stop()
+        reason = self._why_not(message.action)
+        if reason is None:
+            await self.run_action(message.action)
+        else:
+            self._say_why(reason)
+
+    def _say_why(self, reason: str) -> None:
+        self.clear_notifications()
+        self.notify(reason, markup=False)
+
+    def on_layout_chosen(self, message: LayoutChosen) -> None:
+        """Keep it, and draw it at once."""
+        message.stop()
+        self.remember(layout=message.layout)
+        self.render_state()
+
+    def on_page_wanted(self, message: PageWanted) -> None:
+        """The same by a click."""
+        message.stop()
+        self.action_page(message.name)
+
+    def on_job_opened(self, message: JobOpened) -> None:
+        """Show it on the whole screen."""
+        self.feed.selected = message.job_id
+        self.action_log()
 
     def show_error(self, info: ErrorInfo) -> None:
         """What did not work, and what to do next."""
@@ -200,6 +232,7 @@ class Actions(App[int]):
         if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
             job = await self._session.start_run(plan)
             self.feed.selected = None
+            self.remember(job="")
             self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)

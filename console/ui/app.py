@@ -31,7 +31,7 @@ from console.ui.commands import ActionCommands
 from console.ui.host_feed import LISTEN, HostFeed
 from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
-from console.ui.messages import ActionWanted, AskWanted, JobOpened, JobSelected, PageWanted
+from console.ui.messages import AskWanted, JobSelected
 from console.ui.own_files import read_own_files, version
 from console.ui.pages.catalog import PAGE_KINDS
 from console.ui.pages.logs import LogsPage
@@ -86,7 +86,8 @@ class RoostApp(Actions):
         self._memory, self._memory_problem = recalled
         self._keep = keep
         self._attention = None if notifications is None else Attention(notifications, self._write_raw, self._tell_one)
-        self._overview = Overview()
+        self._overview = Overview(self._memory.layout)
+        self._job_to_find = self._memory.job if self._memory.host == host_name else ""
         self._pages = {name: kind() for name, kind in PAGE_KINDS.items()}
         self._keys: set[str] = set()
         self._take_own_files()
@@ -187,10 +188,6 @@ class RoostApp(Actions):
         if reason is not None:
             self._say_why(reason)
 
-    def _say_why(self, reason: str) -> None:
-        self.clear_notifications()
-        self.notify(reason, markup=False)
-
     def _why_not(self, action: str) -> str | None:
         return self._reasons([action])[action]
 
@@ -230,14 +227,24 @@ class RoostApp(Actions):
             else:
                 self.notify(sanitize(error.info.message), severity="warning", markup=False)
 
+    def _find_job(self) -> None:
+        """The job that was chosen the last time is chosen again, unless it is over by now and another is at work."""
+        job = self._state.jobs.get(self._job_to_find)
+        if job is not None and self._state.jobs_known:
+            self._job_to_find = ""
+            if not is_over(job.state) or not self.feed.jobs_at_work:
+                self.feed.selected = job.job_id
+
     def take_answer(self) -> None:
         """Draw what a host has answered."""
+        self._find_job()
         self._sync_watch()
         self.render_state()
 
     def _drain(self) -> None:
         took = self.feed.drain()
         if took.anything:
+            self._find_job()
             self._sync_watch()
         if took.logs:
             self._render_logs()
@@ -245,7 +252,8 @@ class RoostApp(Actions):
     def announce(self, feed: HostFeed, event: LinkState | Event) -> None:
         """Remember a host that was reached, and say when a run that was at work has ended."""
         if isinstance(event, Up):
-            self.remember(host=feed.state.name)
+            name = feed.state.name
+            self.remember(host=name, job=self._memory.job if self._memory.host == name else "")
         if isinstance(event, Telemetry):
             self._notice(feed.state.news_of(event.sample), feed.state)
         if not isinstance(event, JobChanged) or event.job.agent != "run" or not is_over(event.job.state):
@@ -354,7 +362,8 @@ class RoostApp(Actions):
 
     def on_job_selected(self, message: JobSelected) -> None:
         """Show the log of the job under the cursor."""
-        self.feed.selected = message.job_id
+        self.feed.selected, self._job_to_find = message.job_id, ""
+        self.remember(job=message.job_id)
         self._sync_watch()
         self._render_logs()
 
@@ -370,20 +379,6 @@ class RoostApp(Actions):
         self._sync_watch()
         self.call_after_refresh(self.render_state)
 
-    def on_page_wanted(self, message: PageWanted) -> None:
-        """The same by a click."""
-        message.stop()
-        self.action_page(message.name)
-
-    async def on_action_wanted(self, message: ActionWanted) -> None:
-        """What a key does by a click, or why it would do nothing."""
-        message.stop()
-        reason = self._why_not(message.action)
-        if reason is None:
-            await self.run_action(message.action)
-        else:
-            self._say_why(reason)
-
     def on_ask_wanted(self, message: AskWanted) -> None:
         """Ask now, and go on from there."""
         message.stop()
@@ -398,8 +393,3 @@ class RoostApp(Actions):
                 await page.ask_and_keep(self._session)
                 self.render_state()
             await asyncio.sleep(page.asks_every_s)
-
-    def on_job_opened(self, message: JobOpened) -> None:
-        """Show it on the whole screen."""
-        self.feed.selected = message.job_id
-        self.action_log()

@@ -75,6 +75,17 @@ ACTIONS = (
 )
 
 
+OVERVIEW_ACTIONS = (
+    Action(
+        "next_layout",
+        "z",
+        "Layout",
+        "Let jobs and log share the room, or one of them have it all; kept for the next time",
+        in_footer=False,
+    ),
+)
+"""What the overview has besides."""
+
 LOG_ACTIONS = (
     Action("toggle_wrap", "w", "Wrap", "Let long lines go on below, or beyond the edge"),
     Action(

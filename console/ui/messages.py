@@ -45,3 +45,11 @@ class ActionWanted(Message):
     def __init__(self, action: str) -> None:
         super().__init__()
         self.action = action
+
+
+class LayoutChosen(Message):
+    """The overview is laid out in another way."""
+
+    def __init__(self, layout: str) -> None:
+        super().__init__()
+        self.layout = layout

@@ -8,7 +8,16 @@ from console.config.hosts import RESERVED
 from console.state.sanitize import sanitize
 from console.state.units import format_percent
 from console.state.verdicts import CAUSES, causes_to_show, interval, load, outputs, positions, suspicion
-from console.ui.keymap import LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS, Action, key_name, rebound
+from console.ui.keymap import (
+    LOG_ACTIONS,
+    OVERVIEW_ACTIONS,
+    PLOT_ACTIONS,
+    STORAGE_ACTIONS,
+    VOCABULARY_ACTIONS,
+    Action,
+    key_name,
+    rebound,
+)
 from console.ui.words import VERDICT_GLYPHS, run_name_of
 from remote.protocol.reports import VerdictReport
 
@@ -88,6 +97,8 @@ def help_text(actions: tuple[Action, ...], own_keys: dict[str, str]) -> Renderab
     on_a_log = [(key_name(action), action.help) for action in rebound(LOG_ACTIONS, own_keys)]
     return Group(
         two_columns([*keys, ("Ctrl+P", "All of these in a palette that can be searched")]),
+        Text("\nOn the overview", style="bold"),
+        two_columns([(key_name(action), action.help) for action in rebound(OVERVIEW_ACTIONS, own_keys)]),
         Text("\nOn a log that has the whole screen or its page", style="bold"),
         two_columns(on_a_log),
         Text("\nOn plots; a pointer over them reads, its wheel zooms, a click enlarges", style="bold"),

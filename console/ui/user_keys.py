@@ -10,7 +10,15 @@ import tomllib
 from textual.keys import _character_to_key
 
 from console.config.locations import config_directory
-from console.ui.keymap import LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS, Action, rebound
+from console.ui.keymap import (
+    LOG_ACTIONS,
+    OVERVIEW_ACTIONS,
+    PLOT_ACTIONS,
+    STORAGE_ACTIONS,
+    VOCABULARY_ACTIONS,
+    Action,
+    rebound,
+)
 
 _KEY = re.compile(r"(ctrl\+|shift\+|alt\+)*[a-z0-9_]+\Z")
 _TAKEN = {
@@ -48,7 +56,10 @@ def load_keys(actions: tuple[Action, ...]) -> UserKeys:
         return UserKeys({}, [])
     except (OSError, UnicodeDecodeError, ValueError) as error:
         return UserKeys({}, [f"{keys_file()}: {error}"])
-    known = {action.id for action in (*actions, *LOG_ACTIONS, *PLOT_ACTIONS, *STORAGE_ACTIONS, *VOCABULARY_ACTIONS)}
+    known = {
+        action.id
+        for action in (*actions, *OVERVIEW_ACTIONS, *LOG_ACTIONS, *PLOT_ACTIONS, *STORAGE_ACTIONS, *VOCABULARY_ACTIONS)
+    }
     keys: dict[str, str] = {}
     problems: list[str] = []
     for name, key in asked.items():
@@ -69,7 +80,7 @@ def load_keys(actions: tuple[Action, ...]) -> UserKeys:
 
 def _holder(name: str, key: str, actions: tuple[Action, ...], keys: dict[str, str]) -> str | None:
     """Another action that would have the same key on one of the screens."""
-    for own in (LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS):
+    for own in (OVERVIEW_ACTIONS, LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS):
         table = rebound((*actions, *own), keys)
         if any(action.id == name for action in table):
             for action in table:

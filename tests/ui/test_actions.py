@@ -97,7 +97,7 @@ async def test_the_command_is_the_exact_one(embedded_run, show) -> None:
 
 
 async def test_help_and_palette_offer_every_action_of_the_table(embedded_run, show) -> None:
-    async with show(embedded_run, until=TRAINING, size=(160, 60)) as screen:
+    async with show(embedded_run, until=TRAINING, size=(160, 90)) as screen:
         await screen.until_shown("● connected")
         await screen.pilot.press("question_mark")
         await screen.until(lambda: isinstance(screen.app.screen, Notice))
@@ -110,7 +110,7 @@ async def test_help_and_palette_offer_every_action_of_the_table(embedded_run, sh
 async def test_keys_that_would_do_nothing_are_off(embedded_run, show) -> None:
     async with show(embedded_run, until=510.0, size=(80, 24)) as screen:
         await screen.until_shown("✓ promote")
-        assert screen.app.check_action("stop", ()) is None
+        assert screen.app.check_action("stop", ()) is False
         assert screen.app.check_action("verdict", ()) is True
         await screen.pilot.press("s")
         await screen.pilot.pause()

@@ -46,6 +46,30 @@ async def test_theme_page_and_host_are_kept_and_found_again(embedded_run) -> Non
         await screen.until(lambda: kept[-1].page == "")
 
 
+async def test_layout_and_job_are_kept_and_found_again(embedded_run) -> None:
+    kept: list[ScreenMemory] = []
+    async with opened(RecordedSession(embedded_run, until=TRAINING), Recalled(ScreenMemory()), kept) as screen:
+        await screen.until_shown("● connected", "step 225/400  loss")
+        await screen.pilot.press("up", "z")
+        await screen.until(lambda: "step 225/400  loss" not in screen.text)
+    assert kept[-1].layout == "jobs"
+    chosen = kept[-1].job
+    assert chosen
+    async with opened(RecordedSession(embedded_run, until=TRAINING), Recalled(kept[-1]), kept) as screen:
+        await screen.until(lambda: screen.app.feed.selected == chosen)
+        assert "step 225/400  loss" not in screen.text
+        await screen.pilot.press("z", "z")
+        await screen.until_shown(f"log of {chosen}")
+        assert kept[-1].layout == "shared"
+
+
+async def test_a_job_that_is_over_by_now_gives_way_to_one_at_work(embedded_run) -> None:
+    memory = ScreenMemory(host="embedded", job="run-embedded-261201-112237-29e6-server")
+    async with opened(RecordedSession(embedded_run, until=TRAINING), Recalled(memory), []) as screen:
+        await screen.until_shown("log of run-embedded-261201-112237-29e6-training")
+        assert screen.app.feed.selected is None
+
+
 async def test_what_is_not_there_any_more_is_passed_over_and_a_broken_file_told(embedded_run) -> None:
     kept: list[ScreenMemory] = []
     recalled = Recalled(ScreenMemory(theme="gone", page="gone", host="embedded"), "screen.json is not used")

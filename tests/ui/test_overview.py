@@ -234,3 +234,21 @@ async def test_both_themes_show_the_same_words(embedded_run, show) -> None:
 
 def _without_clocks(line: str) -> str:
     return re.sub(r"\d+:\d\d|sample.*ago", "", line)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 10), (120, 12)])
+async def test_a_terminal_that_is_too_small_is_told_how_things_are_in_words(eight_gpus, show, size) -> None:
+    async with show(eight_gpus, until=295.0, size=size, host="rtx-lab") as screen:
+        await screen.until_shown("rtx-lab ● connected", "2 alerts. ✗ GPU 6")
+        assert "╭" not in screen.text
+        if size != (20, 5):
+            await screen.until_shown("▶ run kimi-k2-5 running", "▶ extraction 50%", "needs 60x20")
+        await screen.pilot.press("2")
+        await screen.until_shown("rtx-lab ● connected", "2 alerts. ✗ GPU 6")
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.until_shown("GPU", "▸2 Pipel")
+
+
+async def test_the_least_room_has_the_devices_the_disk_jobs_and_alerts(eight_gpus, show) -> None:
+    async with show(eight_gpus, until=295.0, size=(60, 20), host="rtx-lab") as screen:
+        await screen.until_shown("GPU 7", "/workspace", "▶ running", "✗ GPU 6", "1-8 Pages")

@@ -54,7 +54,7 @@ async def test_own_keys_work_and_the_help_tells_them(embedded_run, show, write_k
         await screen.pilot.press("h")
         await screen.until_shown("P       The newest run", "h       Show the keys")
         await screen.pilot.press("escape", "f1")
-        await screen.until_shown("h       Show the keys")
+        await screen.until_shown("Help here", "h shows all keys")
 
 
 async def test_a_changed_file_is_read_again_and_what_is_wrong_in_it_told(embedded_run, show, write_keys) -> None:

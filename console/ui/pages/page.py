@@ -15,6 +15,7 @@ from console.state.sanitize import one_line
 from console.ui.screens.own_keys import OwnKeysScreen
 from console.ui.session import HostSession
 from console.ui.widgets.alert_line import AlertLine
+from console.ui.widgets.cramped import LEAST_COLUMNS, LEAST_ROWS, TOO_LOW, TOO_NARROW, Cramped
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.key_line import KeyLine
 from console.ui.widgets.page_tabs import PageTabs
@@ -31,6 +32,8 @@ class Page(OwnKeysScreen):
     Textual's metaclass leaves no room for that of abstract classes, so what a subclass must have raises NotImplementedError here.
     """
 
+    HORIZONTAL_BREAKPOINTS = [(0, TOO_NARROW), (LEAST_COLUMNS, "-fits-across")]
+    VERTICAL_BREAKPOINTS = [(0, TOO_LOW), (LEAST_ROWS, "-fits-down")]
     BINDINGS = [Binding("escape", "app.page('overview')", "Overview")]
     APP_KEYS = frozenset({"pages", "diagnoses", "help_panel", "leave"})
     NAME: ClassVar[str] = ""
@@ -43,6 +46,7 @@ class Page(OwnKeysScreen):
 
     def compose(self) -> ComposeResult:
         """Top to bottom; what is the page's own takes the room that the rest leaves."""
+        yield Cramped()
         yield TopBar(id="top-bar")
         yield PageTabs()
         yield Vitals(classes="vitals")
@@ -88,6 +92,7 @@ class Page(OwnKeysScreen):
             glance.state, glance.now, glance.host_now, glance.found, glance.palette, replay=glance.replay
         )
         self.query_one(PageTabs).show(self.NAME, glance.palette, columns=self.size.width)
+        self.query_one(Cramped).show(glance)
         self.query_one(Vitals).show(glance)
         self.query_one(AlertLine).show(glance.found)
         self.show_content(glance)

@@ -7,7 +7,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Button, DataTable, Input
 
-from console.ui.keymap import PAGES
+from console.ui.keymap import ACTIONS, PAGES, Action, key_name
 from console.ui.screens.dialogs import Notice
 from console.ui.texts import two_columns
 
@@ -22,7 +22,7 @@ _OF_KINDS: tuple[tuple[type[Widget], str], ...] = (
 _MOVES = ("cursor_", "scroll_", "page_")
 """How the actions of Textual's own widgets begin that only move."""
 
-_MORE = "? shows all keys and what the words on the screen mean; j jumps by letters; docs/SCREEN.md tells the rest."
+_MORE = "{help_panel} shows all keys and what the words on the screen mean; {jump} jumps by letters; docs/SCREEN.md tells the rest."
 
 
 class HelpHere(Notice):
@@ -39,7 +39,9 @@ def help_here(screen: Screen[object]) -> RenderableType:
     keys = _keys(screen)
     if keys:
         parts += [Text("\nIts keys", style="bold"), two_columns(keys)]
-    return Group(*parts, Text(f"\n{_MORE}"))
+    actions: tuple[Action, ...] = getattr(screen.app, "actions", ACTIONS)
+    more = _MORE.format_map({action.id: key_name(action) for action in actions})
+    return Group(*parts, Text(f"\n{more}"))
 
 
 def _page_words(screen: Screen[object]) -> str:

@@ -4,8 +4,11 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from console.state.host import HostState
+from console.ui.keymap import OVERVIEW_ACTIONS, bindings
+from console.ui.messages import LayoutChosen
 from console.ui.widgets.alert_line import AlertLine
 from console.ui.widgets.charts import Charts
+from console.ui.widgets.cramped import LEAST_COLUMNS, LEAST_ROWS, TOO_LOW, TOO_NARROW, Cramped
 from console.ui.widgets.devices import Devices
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.host_lines import HostLines
@@ -31,14 +34,36 @@ _LAST_LINES = 2
 """Alerts and keys."""
 
 
-class Overview(Screen[None]):
-    """Renders a `HostState`."""
+LAYOUTS = ("shared", "jobs", "log")
+"""Who has the room that the rest leaves: jobs and log, or one of them."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (_SHORT_FROM, "-short"), (_TALL_FROM, "-tall"), (_HIGH_FROM, "-high")]
+
+class Overview(Screen[None]):
+    """Renders a `HostState`; a `layout` that is none of `LAYOUTS` is the first."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, TOO_NARROW), (LEAST_COLUMNS, "-narrow"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS = [
+        (0, TOO_LOW),
+        (LEAST_ROWS, "-tiny"),
+        (_SHORT_FROM, "-short"),
+        (_TALL_FROM, "-tall"),
+        (_HIGH_FROM, "-high"),
+    ]
+
+    BINDINGS = bindings(OVERVIEW_ACTIONS)
+
+    def __init__(self, layout: str = "") -> None:
+        super().__init__()
+        self._layout = layout if layout in LAYOUTS else LAYOUTS[0]
+
+    def action_next_layout(self) -> None:
+        """The next of the layouts."""
+        self._layout = LAYOUTS[(LAYOUTS.index(self._layout) + 1) % len(LAYOUTS)]
+        self.post_message(LayoutChosen(self._layout))
 
     def compose(self) -> ComposeResult:
         """Top to bottom."""
+        yield Cramped()
         yield TopBar(id="top-bar")
         yield PageTabs(at_home=True)
         yield StageStrip(id="stage-strip")
@@ -69,6 +94,7 @@ class Overview(Screen[None]):
         self.query_one(Charts).show(state, palette, rows=_PLOT_ROWS if rows >= _HIGH_FROM else 1)
         self.query_one(JobsTable).show(state, glance.shown_job, glance.host_now, palette)
         self._share_rows()
+        self.query_one(Cramped).show(glance)
         self.query_one(AlertLine).show(glance.found)
         self.show_log(state, glance.shown_job)
 
@@ -76,9 +102,17 @@ class Overview(Screen[None]):
         """Jobs and log share what the rest leaves: the jobs at most half of it, but never fewer than four of them."""
         fixed = (TopBar, PageTabs, StageStrip, Devices, HostLines, Charts)
         taken = sum(self.query_one(kind).outer_size.height for kind in fixed if self.query_one(kind).display)
+        left = self.size.height - taken - _LAST_LINES
         least = _LEAST_JOBS if self.size.height >= _SHORT_FROM else _LEAST_JOBS - 1
-        most = max(least, min(_MOST_JOBS, (self.size.height - taken - _LAST_LINES) // 2))
+        match self._layout:
+            case "jobs":
+                most = left
+            case "log":
+                most = least
+            case _:
+                most = max(least, min(_MOST_JOBS, left // 2))
         jobs = self.query_one(JobsTable)
+        self.set_class(self._layout == "jobs", "-without-log")
         if jobs.styles.max_height is None or jobs.styles.max_height.value != most:
             jobs.styles.max_height = most
 

@@ -11,8 +11,8 @@ from console.ui.words import job_mark, run_name
 from remote.protocol.jobs import is_over
 from remote.protocol.progress import StageRunning
 
-LEAST_COLUMNS, LEAST_ROWS = 46, 14
-"""What the screen can still be laid out in; fewer are too few."""
+LEAST_COLUMNS, LEAST_ROWS = 46, 18
+"""With fewer, eight devices, jobs and alerts cannot all be there."""
 
 TOO_NARROW, TOO_LOW = "-too-narrow", "-too-low"
 """The classes that a screen has then; the style sheet leaves it this widget alone."""

@@ -68,7 +68,8 @@ class JobsTable(DataTable[Text]):
         self._placed = job_id
         row = self.get_row_index(job_id)
         if self.cursor_row != row:
-            self.move_cursor(row=row)
+            with self.prevent(DataTable.RowHighlighted):
+                self.move_cursor(row=row)
             if row < self.size.height - 1:
                 self.scroll_to(y=0, animate=False)
 

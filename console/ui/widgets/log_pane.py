@@ -43,6 +43,10 @@ class LogPane(ScrollView, can_focus=True):
     """Shows one `LogBuffer` at a time; its heading says which job, and when it does not follow."""
 
     ALLOW_SELECT = True
+    HELP = (
+        "A job's log, as it grows. It is at its end and follows it until you scroll up, and its heading says so; f follows "
+        "again. The log of another job comes with its row in the table of jobs; l gives a log the whole screen."
+    )
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
     BINDINGS = [
         Binding("left", "sideways(-1)", "Sideways", show=False),
