@@ -4,11 +4,14 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from console.config.locations import state_directory
+
+FilterKind = Literal["mark", "only", "without"]
+"""What becomes of a line of a log that matches what is looked for: it is marked, alone on the screen, or left out."""
 
 
 class ScreenMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +22,8 @@ class ScreenMemory(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""
     layout: str = ""
     job: str = ""
+    log_wraps: bool = False
+    log_filter: FilterKind = "mark"
 
 
 class Recalled(NamedTuple):

@@ -1,5 +1,6 @@
 """What the keys do: dialogs, and operations after a person has seen what will happen."""
 
+import os
 import shlex
 from functools import partial
 
@@ -12,10 +13,20 @@ from console.errors import UnknownHostKey
 from console.state.host import HostState
 from console.state.link import Closed
 from console.state.sanitize import sanitize
+from console.state.units import format_bytes
+from console.ui.clipboard import copy_text
 from console.ui.host_feed import HostFeed
 from console.ui.keymap import ACTIONS, PAGES, Action
 from console.ui.login import ask_for_trust
-from console.ui.messages import ActionWanted, AlertsOpened, JobOpened, LayoutChosen, PageWanted
+from console.ui.messages import (
+    ActionWanted,
+    AlertsOpened,
+    CopyWanted,
+    JobOpened,
+    LayoutChosen,
+    LogViewWanted,
+    PageWanted,
+)
 from console.ui.screens.approvals import ApprovalsScreen
 from console.ui.screens.detail import DetailScreen, DiagnosesScreen, GpusScreen
 from console.ui.screens.dialogs import AskLine, Confirm, Notice, PlanDialog, error_text, stop_question
@@ -61,7 +72,7 @@ class Actions(App[int]):
     def _session(self) -> HostSession | None:
         return self.feed.session
 
-    def remember(self, **changes: str) -> None:
+    def remember(self, **changes: str | bool) -> None:
         """Keep what a person has chosen for the next time."""
         raise NotImplementedError
 
@@ -124,6 +135,32 @@ class Actions(App[int]):
     def action_follow(self) -> None:
         """Follow the log that is on the screen."""
         self.screen.query_one(LogPane).follow()
+
+    def on_log_view_wanted(self, message: LogViewWanted) -> None:
+        """Every log is laid out so, also the next time."""
+        message.stop()
+        self.remember(log_wraps=message.wraps, log_filter=message.kind)
+        self._render_logs()
+
+    def on_copy_wanted(self, message: CopyWanted) -> None:
+        """Copy lines of a log, and say where they went."""
+        message.stop()
+        if message.lines:
+            self.run_worker(self._copy(message), group="copy", exclusive=True, exit_on_error=False)
+        else:
+            self.notify("Nothing is marked: space marks lines, and so does the mouse.", markup=False)
+
+    async def _copy(self, message: CopyWanted) -> None:
+        count, text = len(message.lines), "\n".join(message.lines) + "\n"
+        try:
+            copied = await copy_text(text, message.name, os.environ, in_browser=self.is_web, to_file=message.to_file)
+        except OSError as error:
+            self.notify(f"Nothing was copied: {error}", severity="warning", markup=False)
+            return
+        if copied.sequence and self._driver is not None:
+            self._driver.write(copied.sequence)
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        self.notify(f"{lines} ({format_bytes(len(text.encode()))}) went {copied.words}.", markup=False, timeout=10)
 
     def action_theme(self) -> None:
         """The next of our themes."""

@@ -43,6 +43,7 @@ from console.ui.session import Connect, HostSession
 from console.ui.themes import DEFAULT, WITHOUT_COLOR
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
+from console.ui.widgets.log_reader import LogReader
 from console.ui.widgets.palette import Palette
 from console.ui.widgets.top_bar import TopBar
 from console.ui.words import job_mark, run_name
@@ -121,7 +122,7 @@ class RoostApp(Actions):
         self.set_interval(_REFRESH_S, self.render_state)
         self.call_after_refresh(self.render_state)
 
-    def remember(self, **changes: str) -> None:
+    def remember(self, **changes: str | bool) -> None:
         """Keep what a person has chosen for the next time: fields of `ScreenMemory`."""
         memory = msgspec.structs.replace(self._memory, **changes)
         if memory != self._memory:
@@ -352,6 +353,8 @@ class RoostApp(Actions):
             self.refresh_bindings()
 
     def _render_logs(self) -> None:
+        for reader in self.screen.query(LogReader):
+            reader.take_view(wraps=self._memory.log_wraps, kind=self._memory.log_filter)
         for screen in self._seen_screens():
             if isinstance(screen, LogScreen):
                 screen.show_log(self._state)

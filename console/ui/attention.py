@@ -10,6 +10,7 @@ from textual.notifications import SeverityLevel
 
 from console.config.notifications import NotificationConfig
 from console.state.sanitize import one_line
+from console.ui.clipboard import through_tmux
 from remote.protocol.notifications import Notification, NotificationKind
 
 BELL = "\a"
@@ -31,7 +32,7 @@ _RETRIES_S = (5.0, 60.0)
 def desktop_sequence(text: str, *, in_tmux: bool) -> str:
     """What makes a terminal notify the desktop (OSC 9); tmux passes it on with `allow-passthrough`."""
     sequence = f"\x1b]9;{one_line(text)[:_LONGEST_TEXT]}\x07"
-    return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if in_tmux else sequence
+    return through_tmux(sequence) if in_tmux else sequence
 
 
 class Attention:

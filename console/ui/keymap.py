@@ -93,12 +93,21 @@ LOG_ACTIONS = (
         "left",
         "Sideways",
         "Half a width to the left or right while lines go on beyond the edge",
+        in_footer=False,
         sign="← →",
     ),
     Action(
         "find", "slash", "Find", "Look for a text or a regular expression; with ! before it, leave out what matches"
     ),
     Action("step(1)", "n", "Matches", "Go to the next match, or with N to the one before", sign="n N"),
+    Action("mark", "space", "Mark", "Mark lines with the keys that scroll; again, or Escape, marks nothing"),
+    Action(
+        "copy(False)",
+        "y",
+        "Copy",
+        "Copy what the keys or the mouse have marked to the clipboard, or into a file if it cannot",
+    ),
+    Action("copy_to_file", "Y", "File", "Write what is marked into a file of your own", in_footer=False),
     Action("next_kind", "o", "Filter", "Show the lines with a match alone, those without one, or all again"),
 )
 """What a log has besides on the whole screen and on its page; keys in pairs go by the first of them."""

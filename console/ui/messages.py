@@ -2,6 +2,8 @@
 
 from textual.message import Message
 
+from console.config.screen_memory import FilterKind
+
 
 class JobSelected(Message):
     """The cursor of the jobs table is on another job."""
@@ -25,6 +27,25 @@ class AlertsOpened(Message):
 
 class LogMoved(Message):
     """A view of a log shows another part of it, or shows it differently."""
+
+
+class LogViewWanted(Message):
+    """A log is wanted with long lines broken or not, and with something else done to what matches; it is so on every log, and remembered."""
+
+    def __init__(self, *, wraps: bool, kind: FilterKind) -> None:
+        super().__init__()
+        self.wraps = wraps
+        self.kind: FilterKind = kind
+
+
+class CopyWanted(Message):
+    """Lines of a log are to be copied: to the clipboard, or into a file whose name begins with `name`."""
+
+    def __init__(self, lines: list[str], name: str, *, to_file: bool) -> None:
+        super().__init__()
+        self.lines = lines
+        self.name = name
+        self.to_file = to_file
 
 
 class AskWanted(Message):

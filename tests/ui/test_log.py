@@ -1,10 +1,14 @@
 """The log on the whole screen: long lines are read to their end, a reader stays where they are, and what is looked for is found."""
 
+import base64
 import re
 from contextlib import asynccontextmanager
 
 import pytest
+from textual.geometry import Offset
+from textual.selection import Selection
 
+from console.config.locations import state_directory
 from console.ui.screens.log import LogScreen
 from console.ui.widgets.log_pane import LogPane
 from remote.protocol.frames import JobChanged, LogData
@@ -67,7 +71,7 @@ def numbered(count: int) -> list[str]:
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_long_line_is_read_to_its_end_by_wrapping_or_sideways(embedded_run, show, size) -> None:
     async with open_log(show, embedded_run, size, "short", LONG) as log:
-        await log.screen.until_shown("word000", "w Wrap", "← → Sideways", "/ Find", "esc Back", "f Follow", "? Help")
+        await log.screen.until_shown("word000", "w Wrap", "/ Find", "space Mark", "esc Back", "f Follow", "? Help")
         assert "the-end" not in log.screen.text
         await log.pilot.press("w")
         await log.screen.until_shown("the-end", "wrapped")
@@ -179,6 +183,56 @@ async def test_levels_have_letters_and_colours_and_progress_lines_are_sentences(
         colors = {piece.text.strip(): piece.style.color for piece in log.pane.render_line(1)}
         assert colors["E"] == colors["Traceback (most recent call last):"]
         assert colors["E"] != log.pane.rich_style.color
+
+
+def told(log: Log) -> list[str]:
+    return [note.message for note in log.screen.app._notifications]
+
+
+async def test_lines_are_marked_by_keys_and_copied_to_the_terminal(embedded_run, show, monkeypatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    monkeypatch.delenv("STY", raising=False)
+    written: list[str] = []
+    async with open_log(show, embedded_run, (80, 24), *numbered(100)) as log:
+        monkeypatch.setattr(log.screen.app._driver, "write", written.append)
+        await log.pilot.press("y")
+        await log.screen.until(lambda: any("space marks lines" in each for each in told(log)))
+        await log.pilot.press("space", "up", "up")
+        await log.screen.until_shown("3 lines marked", "y Copy", "▌line 0097", "▌line 0099")
+        assert "▌line 0096" not in log.screen.text
+        await log.pilot.press("w")
+        assert not log.pane.wraps
+        await log.write("line 0100")
+        await log.pilot.press("y")
+        await log.screen.until(lambda: any("3 lines (30 B) went to the terminal" in each for each in told(log)))
+        copied = [base64.b64decode(each[7:-1]).decode() for each in written if each.startswith("\x1b]52;c;")]
+        assert copied == ["line 0097\nline 0098\nline 0099\n"]
+        await log.screen.until(lambda: "marked" not in log.screen.text)
+        await log.pilot.press("f", "space", "home")
+        await log.screen.until_shown("101 lines marked", "line 0000")
+        await log.pilot.press("escape")
+        await log.screen.until(lambda: "marked" not in log.screen.text)
+        assert isinstance(log.screen.app.screen, LogScreen)
+
+
+async def test_marked_lines_go_into_a_file_with_their_whole_text(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), "\x1b[31mred\x1b[0m", LONG) as log:
+        await log.pilot.press("space", "up", "Y")
+        await log.screen.until(lambda: any("2 lines" in each and "went into /" in each for each in told(log)))
+        (path,) = state_directory().glob("copied/talker-*.txt")
+        assert path.read_text() == f"red\n{LONG}\n"
+        assert any(str(path) in each for each in told(log))
+
+
+async def test_what_the_mouse_selects_is_copied_without_marks_and_colours(embedded_run, show) -> None:
+    async with open_log(show, embedded_run, (80, 24), "\x1b[31mERROR\x1b[0m: one", "two") as log:
+        await log.screen.until_shown("E ERROR: one")
+        pane = log.pane
+        log.screen.app.screen.selections = {pane: Selection(Offset(2, 0), Offset(2, 1))}
+        await log.pilot.press("Y")
+        await log.screen.until(lambda: any("went into /" in each for each in told(log)))
+        (path,) = state_directory().glob("copied/talker-*.txt")
+        assert path.read_text() == "ROR: one\ntw\n"
 
 
 async def test_the_page_of_logs_has_the_same_keys(embedded_run, show) -> None:

@@ -70,6 +70,25 @@ async def test_a_job_that_is_over_by_now_gives_way_to_one_at_work(embedded_run) 
         assert screen.app.feed.selected is None
 
 
+async def test_how_logs_are_laid_out_is_kept_and_so_on_every_log(embedded_run) -> None:
+    kept: list[ScreenMemory] = []
+    async with opened(RecordedSession(embedded_run, until=TRAINING), Recalled(ScreenMemory()), kept) as screen:
+        await screen.until_shown("● connected", "step 225/400  loss")
+        await screen.pilot.press("l", "w", "slash")
+        await screen.pilot.press(*"step 2", "enter")
+        await screen.pilot.press("o")
+        await screen.until_shown("wrapped", "other lines left out")
+        await screen.pilot.press("escape", "3")
+        await screen.until_shown("▸3 Logs", "wrapped")
+    assert kept[-1].log_wraps
+    assert kept[-1].log_filter == "only"
+    async with opened(RecordedSession(embedded_run, until=TRAINING), Recalled(kept[-1]), kept) as screen:
+        await screen.until_shown("▸3 Logs", "● connected", "wrapped", "step 225/400")
+        await screen.pilot.press("slash")
+        await screen.pilot.press(*"step 2", "enter")
+        await screen.until_shown("other lines left out")
+
+
 async def test_what_is_not_there_any_more_is_passed_over_and_a_broken_file_told(embedded_run) -> None:
     kept: list[ScreenMemory] = []
     recalled = Recalled(ScreenMemory(theme="gone", page="gone", host="embedded"), "screen.json is not used")

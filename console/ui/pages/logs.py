@@ -24,4 +24,5 @@ class LogsPage(Page):
                 reader.show(None, "no job yet")
             else:
                 job_id = glance.shown_job.job_id
+                reader.copy_name = job_id
                 reader.show(glance.state.log_of(job_id), f"log of {job_id}")

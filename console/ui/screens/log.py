@@ -27,4 +27,5 @@ class LogScreen(OwnKeysScreen):
     def show_log(self, state: HostState) -> None:
         """Add what is new."""
         for reader in self.query(LogReader):
+            reader.copy_name = self.job_id
             reader.show(state.log_of(self.job_id), f"log of {self.job_id}")

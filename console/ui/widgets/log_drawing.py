@@ -20,15 +20,18 @@ _LETTERS: dict[Level, str] = {"debug": "D", "warning": "W", "error": "E"}
 
 _READABLE = Style(conceal=False, blink=False, blink2=False)
 
-COMPONENTS = {"log-pane--match", "log-pane--current", *(f"log-pane--{level}" for level in _LETTERS)}
+COMPONENTS = {"log-pane--match", "log-pane--current", "log-pane--marked", *(f"log-pane--{level}" for level in _LETTERS)}
 """The component classes of a widget that draws lines."""
 
 
 class Marked(NamedTuple):
-    """What is marked in a line: what `find` finds, all of it when it `is_current`, and the columns that are `selected` (-1: to its end)."""
+    """What is marked in a line: what `find` finds, all of it when it `is_current` or `is_marked`, and the columns that are `selected`
+    (-1: to its end).
+    """
 
     find: re.Pattern[str] | None
     is_current: bool
+    is_marked: bool
     selected: tuple[int, int] | None
 
 
@@ -42,6 +45,8 @@ def draw_line(pane: Widget, line: LogLine, marked: Marked) -> Text:
             text.stylize(pane.get_component_rich_style("log-pane--match"), *found.span())
     if marked.is_current:
         text.stylize(pane.get_component_rich_style("log-pane--current", partial=True))
+    if marked.is_marked:
+        text.stylize(pane.get_component_rich_style("log-pane--marked", partial=True))
     if marked.selected is not None:
         start, end = marked.selected
         style = pane.screen.get_component_rich_style("screen--selection")
@@ -49,12 +54,12 @@ def draw_line(pane: Widget, line: LogLine, marked: Marked) -> Text:
     return text
 
 
-def draw_gutter(pane: Widget, row: Row, line: LogLine, style: Style) -> Strip:
-    """The marks before a row; those of a line stand before its first row alone."""
-    if row.start or line.level not in _LETTERS:
-        return Strip.blank(GUTTER, style)
-    level = pane.get_component_rich_style(f"log-pane--{line.level}", partial=True)
-    return Strip([Segment(_LETTERS[line.level].ljust(GUTTER), style + level)], GUTTER)
+def draw_gutter(pane: Widget, row: Row, line: LogLine, style: Style, *, is_marked: bool) -> Strip:
+    """The marks before a row: the letter of its line's level before the first one alone, a bar while a person marks the line."""
+    letter = " " if row.start or line.level is None else _LETTERS.get(line.level, " ")
+    if letter != " ":
+        style += pane.get_component_rich_style(f"log-pane--{line.level}", partial=True)
+    return Strip([Segment(f"{letter}{'▌' if is_marked else ' '}", style)], GUTTER)
 
 
 def colored(line: str) -> Text:

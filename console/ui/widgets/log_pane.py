@@ -64,6 +64,7 @@ class LogPane(ScrollView, can_focus=True):
         self._finds = ""
         self._kind: FilterKind = "mark"
         self._match: int | None = None
+        self._mark: tuple[int, int] | None = None
         self._strips: LRUCache[Row, Strip] = LRUCache(_CACHED_ROWS)
 
     @property
@@ -105,7 +106,7 @@ class LogPane(ScrollView, can_focus=True):
     def show(self, buffer: LogBuffer | None, title: str) -> None:
         """Add what is new of `buffer`; another buffer starts afresh at its end."""
         if buffer is not self._buffer:
-            self._buffer, self._written, self._following, self._match = buffer, 0, True, None
+            self._buffer, self._written, self._following, self._match, self._mark = buffer, 0, True, None, None
             self._rows.clear()
             self._strips.clear()
             self._lay_out_again()
@@ -133,6 +134,63 @@ class LogPane(ScrollView, can_focus=True):
         """Let long lines go on below, or beyond the edge."""
         self._wraps = wraps
         self._arrange()
+
+    def filter(self, kind: FilterKind) -> None:
+        """Do something else with what matches."""
+        self._kind = kind
+        self._arrange()
+
+    @property
+    def marked_lines(self) -> list[str]:
+        """The lines that a person marks with the keys, without colours."""
+        if self._mark is None:
+            return []
+        return [without_colors(line.text) for line in self._rows.shown_between(min(self._mark), max(self._mark))]
+
+    @property
+    def is_marking(self) -> bool:
+        """Whether the keys that scroll mark lines."""
+        return self._mark is not None
+
+    def begin_mark(self) -> None:
+        """Mark the match that was gone to where it is on the screen, else the last line there."""
+        rows = self._rows.rows[self.scroll_offset.y :][: self._view.height]
+        if not rows:
+            return
+        found = self._match is not None and rows[0].line <= self._match <= rows[-1].line
+        start = self._match if found and self._match is not None else rows[-1].line
+        self._set_mark((start, start))
+        self._stop_following()
+
+    def end_mark(self) -> None:
+        """Mark nothing."""
+        self._set_mark(None)
+
+    def move_mark(self, by: int) -> None:
+        """Mark up to the line `by` lines further on (or back), and bring that into sight."""
+        if self._mark is None:
+            return
+        start, end = self._mark
+        end = self._rows.shown_from(end, by)
+        self._set_mark((max(start, self._rows.first), end))
+        row, top, height = self._rows.row_of(end), self.scroll_offset.y, self._view.height
+        if not top <= row < top + height:
+            self.scroll_to(y=row if row < top else row - height + 1, animate=False, immediate=True)
+        self._stop_following()
+
+    @property
+    def page_lines(self) -> int:
+        """How many lines a page is when marks move by it."""
+        return max(1, self._view.height - 1)
+
+    def _set_mark(self, mark: tuple[int, int] | None) -> None:
+        self._mark = mark
+        self._strips.clear()
+        self.refresh()
+        self.post_message(LogMoved())
+
+    def _is_marked(self, row: Row) -> bool:
+        return self._mark is not None and min(self._mark) <= row.line <= max(self._mark)
 
     def find(self, text: str, kind: FilterKind) -> None:
         """Do as `kind` says with what matches `text`; the newest match that is on the screen or before it is gone to where it is shown.
@@ -207,7 +265,9 @@ class LogPane(ScrollView, can_focus=True):
         strip = self._strip(row, style).crop_extend(column, column + columns, style)
         # What is selected by the mouse is text alone, so only the row has offsets.
         placed = strip.apply_offsets(row.start + column, self._rows.ordinal(row))
-        return Strip.join([draw_gutter(self, row, self._rows.line(row.line), style), placed])
+        return Strip.join(
+            [draw_gutter(self, row, self._rows.line(row.line), style, is_marked=self._is_marked(row)), placed]
+        )
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text under the selection, without colours; a line that goes on below is one line."""
@@ -297,5 +357,10 @@ class LogPane(ScrollView, can_focus=True):
     def _text(self, row: Row) -> Text:
         """A row's whole line with its colours, matches and selection."""
         selected = None if self.text_selection is None else self.text_selection.get_span(self._rows.ordinal(row))
-        marked = Marked(find=self._rows.find, is_current=row.line == self._match, selected=selected)
+        marked = Marked(
+            find=self._rows.find,
+            is_current=row.line == self._match,
+            is_marked=self._is_marked(row),
+            selected=selected,
+        )
         return draw_line(self, self._rows.line(row.line), marked)

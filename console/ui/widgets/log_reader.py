@@ -1,25 +1,40 @@
 """A log with all its keys: the log, a line that says where it is, and in its place the one to type on."""
 
+from collections.abc import Callable
+
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
-from console.state.logs import LogBuffer
+from console.config.screen_memory import FilterKind
+from console.state.logs import CAPACITY_LINES, LogBuffer
 from console.ui.keymap import LOG_ACTIONS, bindings
+from console.ui.messages import CopyWanted, LogViewWanted
 from console.ui.widgets.log_pane import LogPane
-from console.ui.widgets.log_rows import FilterKind
 
 _NEXT_KIND: dict[FilterKind, FilterKind] = {"mark": "only", "only": "without", "without": "mark"}
+
+
+_OF_LOGS = {action.action.partition("(")[0] for action in LOG_ACTIONS}
+_WHILE_MARKING = ("mark", "copy", "copy_to_file")
 
 
 class WholeLog(LogPane):
     """The log, which has the keys."""
 
-    BINDINGS = [*bindings(LOG_ACTIONS), Binding("N", "step(-1)", show=False)]
+    BINDINGS = [
+        *bindings(LOG_ACTIONS),
+        Binding("N", "step(-1)", show=False),
+        Binding("escape", "end_mark", "Mark nothing"),
+    ]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
-        """None greys a key out, False hides it while it would do nothing."""
+        """None greys a key out, False hides it while it would do nothing; marking has the keys to itself."""
+        if action == "end_mark":
+            return self.is_marking
+        if self.is_marking and action in _OF_LOGS:
+            return action in _WHILE_MARKING
         if action == "sideways" and self.wraps:
             return None
         if action == "step":
@@ -28,7 +43,7 @@ class WholeLog(LogPane):
 
     def action_toggle_wrap(self) -> None:
         """Long lines go on below, or beyond the edge."""
-        self.wrap(wraps=not self.wraps)
+        self.post_message(LogViewWanted(wraps=not self.wraps, kind=self.kind))
 
     def action_step(self, by: int) -> None:
         """To another match."""
@@ -36,7 +51,65 @@ class WholeLog(LogPane):
 
     def action_next_kind(self) -> None:
         """All lines, those that match, or those that do not."""
-        self.find(self.finds, _NEXT_KIND[self.kind])
+        self.post_message(LogViewWanted(wraps=self.wraps, kind=_NEXT_KIND[self.kind]))
+
+    def action_mark(self) -> None:
+        """Begin to mark, or mark nothing."""
+        if self.is_marking:
+            self.end_mark()
+        else:
+            self.begin_mark()
+
+    def action_end_mark(self) -> None:
+        """Mark nothing."""
+        self.end_mark()
+
+    def action_copy(self) -> None:
+        """Copy what the keys have marked, else what the mouse has selected."""
+        self._copy(to_file=False)
+
+    def action_copy_to_file(self) -> None:
+        """The same into a file."""
+        self._copy(to_file=True)
+
+    def _copy(self, *, to_file: bool) -> None:
+        lines = self.marked_lines
+        if not lines:
+            selected = self.screen.get_selected_text()
+            lines = [] if selected is None else selected.splitlines()
+        self.post_message(CopyWanted(lines, self.query_ancestor(LogReader).copy_name, to_file=to_file))
+        self.end_mark()
+        self.screen.clear_selection()
+
+    def action_scroll_up(self) -> None:
+        """A line back, for the mark while there is one."""
+        self._scroll_or_mark(-1, super().action_scroll_up)
+
+    def action_scroll_down(self) -> None:
+        """A line on."""
+        self._scroll_or_mark(1, super().action_scroll_down)
+
+    def action_page_up(self) -> None:
+        """A page back."""
+        self._scroll_or_mark(-self.page_lines, super().action_page_up)
+
+    def action_page_down(self) -> None:
+        """A page on."""
+        self._scroll_or_mark(self.page_lines, super().action_page_down)
+
+    def action_scroll_home(self) -> None:
+        """To the first line."""
+        self._scroll_or_mark(-CAPACITY_LINES, super().action_scroll_home)
+
+    def action_scroll_end(self) -> None:
+        """To the last line."""
+        self._scroll_or_mark(CAPACITY_LINES, super().action_scroll_end)
+
+    def _scroll_or_mark(self, by: int, scroll: Callable[[], None]) -> None:
+        if self.is_marking:
+            self.move_mark(by)
+        else:
+            scroll()
 
     def action_find(self) -> None:
         """Ask for what to look for."""
@@ -63,7 +136,9 @@ class LogReader(Vertical):
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._shown: tuple[bool, bool, str, FilterKind] | None = None
+        self.copy_name = "log"
+        """What the name of a file begins with into which something is copied."""
+        self._shown: tuple[bool, bool, bool, str, FilterKind] | None = None
 
     def compose(self) -> ComposeResult:
         """The log, and where it is."""
@@ -79,6 +154,14 @@ class LogReader(Vertical):
     def log_pane(self) -> WholeLog:
         """The log itself."""
         return self.query_one(WholeLog)
+
+    def take_view(self, *, wraps: bool, kind: FilterKind) -> None:
+        """Lay lines out as a person wants it on every log."""
+        for log in self.query(WholeLog):
+            if log.wraps != wraps:
+                log.wrap(wraps=wraps)
+            if log.kind != kind:
+                log.filter(kind)
 
     def show(self, buffer: LogBuffer | None, title: str) -> None:
         """Add what is new."""
@@ -102,7 +185,9 @@ class LogReader(Vertical):
         """Find what matches; nothing typed finds nothing."""
         event.stop()
         self.close()
-        self.log_pane.find(*read_find(event.value, self.log_pane.kind))
+        log = self.log_pane
+        log.find(*read_find(event.value, log.kind))
+        self.post_message(LogViewWanted(wraps=log.wraps, kind=log.kind))
 
     def on_log_moved(self) -> None:
         """Say where the log is now."""
@@ -113,7 +198,7 @@ class LogReader(Vertical):
         line, log = self.query_one(".log-place", Static), self.log_pane
         line.update(place_words(log))
         line.set_class(not log.following, "-still")
-        shown = (log.following, log.wraps, log.finds, log.kind)
+        shown = (log.following, log.is_marking, log.wraps, log.finds, log.kind)
         if shown != self._shown:
             self._shown = shown
             self.refresh_bindings()
@@ -134,6 +219,9 @@ def written_find(finds: str, kind: FilterKind) -> str:
 def place_words(log: LogPane) -> str:
     """Which lines, which match, whether they follow, how they are cut and what is looked for: what can be missed comes last."""
     place = log.place
+    if log.is_marking:
+        count = len(log.marked_lines)
+        return f"{count:,} {'line' if count == 1 else 'lines'} marked · the keys that scroll mark more · y copies, Y writes a file, Escape ends it"
     words = [f"lines {place.first:,} to {place.last:,} of {place.count:,}" if place.count else "no lines yet"]
     if log.finds:
         words.append(_found_words(log))

@@ -1,18 +1,16 @@
 """The rows that the lines of a log take: whole or broken at a width, all lines, those alone that match or those that do not."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
+from console.config.screen_memory import FilterKind
 from console.state.log_lines import LogLine
 from console.state.sanitize import without_colors
-
-FilterKind = Literal["mark", "only", "without"]
-"""What becomes of a match: it is marked, alone on the screen, or left out."""
 
 
 class Row(NamedTuple):
@@ -73,6 +71,16 @@ class LogRows:
     def ordinal(self, row: Row) -> int:
         """The index of the row's line in `shown_lines`."""
         return bisect_left(self._shown, row.line)
+
+    def shown_from(self, line: int, by: int) -> int:
+        """The line that is shown `by` lines after (before, if negative) that one, as far as there are any."""
+        place = bisect_left(self._shown, line) + by
+        return self._shown[min(max(0, place), len(self._shown) - 1)] if self._shown else line
+
+    def shown_between(self, first: int, last: int) -> list[LogLine]:
+        """The lines that are shown from one to another, both included."""
+        place, end = bisect_left(self._shown, first), bisect_right(self._shown, last)
+        return [self.line(number) for number in self._shown[place:end]]
 
     def add(self, lines: Iterable[LogLine]) -> int:
         """Add lines at the end; returns how many rows the oldest ones took that went for it."""
