@@ -343,8 +343,8 @@ def list_hosts() -> dict[str, HostConfig]:
     return load_hosts()
 
 
-def ask_passphrases_with(ask: Ask) -> None:
-    """From now on, in all that is started from here, `ask` puts the question for the passphrase of an encrypted key to a person."""
+def ask_passphrases_with(ask: Ask | None) -> None:
+    """From now on, in all that is started from here, `ask` puts the question for the passphrase of an encrypted key to a person, None to nobody."""
     ask_passphrase.set(ask)
 
 

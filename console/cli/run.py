@@ -9,8 +9,10 @@ from console.cli.jobs import exit_code_of, follow_until_over
 from console.cli.options import ACTOR, Host, Json, Key, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import plan_lines, verdict_lines
+from console.config.hosts import price_of
 from console.documents import StartedRun
 from console.errors import ConsoleError, UsageError
+from console.state.cost import cost_of
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.reports import RunPlan, VerdictReport
 
@@ -48,7 +50,7 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
     if as_json:
         print_document("plan", result)
     else:
-        print_text("\n".join(plan_lines(result)))
+        print_text("\n".join(plan_lines(result, cost_of(price_of(host), result.seconds))))
     if result.problems:
         raise typer.Exit(5)
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 
+from console.state.cost import Cost, cost_words
 from console.state.progress_words import progress_words
 from console.state.sanitize import one_line
 from console.state.units import UNKNOWN, format_bytes, format_duration
@@ -118,7 +119,7 @@ def progress_line(record: ProgressRecord) -> str:
     return f"{time.strftime('%H:%M:%S', time.gmtime(record.at))} {progress_words(record.event)}"
 
 
-def plan_lines(plan: RunPlan) -> list[str]:
+def plan_lines(plan: RunPlan, cost: Cost | None) -> list[str]:
     """The stages of a run with what each needs, then the problems."""
     lines = [
         f"run {plan.run.name} in {one_line(plan.directory)}",
@@ -128,6 +129,7 @@ def plan_lines(plan: RunPlan) -> list[str]:
             if plan.seconds is None
             else [f"takes about {format_duration(max(1.0, plan.seconds))}, as earlier runs did here"]
         ),
+        *([] if cost is None else [f"costs {cost_words(cost)}"]),
         "",
     ]
     for stage in plan.stages:

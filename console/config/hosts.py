@@ -11,6 +11,7 @@ from console.config.locations import config_directory
 from console.config.notifications import NotificationConfig
 from console.config.policy import Policy
 from console.errors import UsageError
+from console.state.cost import Price
 
 RESERVED = "embedded"
 
@@ -39,7 +40,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     `jump`: hosts to go through, `[user@]host[:port]`, the first one first, with commas between; `identity_file` is for them, too.
     `agents`: what AI agents may do there through `roost mcp`. `slurm`: the address is a login host, and Roost lives in an allocation that
-    is asked for there; `root` is on a file system that login host and nodes share.
+    is asked for there; `root` is on a file system that login host and nodes share. `price_per_hour` is what an hour of the host costs in
+    `currency`; None says nothing of money anywhere.
     """
 
     name: str = ""
@@ -52,6 +54,13 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     python: str | None = None
     agents: Policy = "operate"
     slurm: SlurmConfig | None = None
+    price_per_hour: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    currency: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z$€£¥]{1,5}\Z")] = "USD"
+
+    @property
+    def price(self) -> Price | None:
+        """What an hour costs, where it is said."""
+        return None if self.price_per_hour is None else Price(per_hour=self.price_per_hour, currency=self.currency)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +100,12 @@ def _load() -> _File:
         raise UsageError(
             f"{path}: {_in_words(error, document)}", hint="every host needs [hosts.NAME] with an address"
         ) from error
+
+
+def price_of(name: str) -> Price | None:
+    """What an hour of a host costs, where `roost.toml` says it; raises UsageError for a file that is wrong."""
+    host = load_hosts().get(name)
+    return None if host is None else host.price
 
 
 def _in_words(error: Exception, document: dict[str, Any]) -> str:

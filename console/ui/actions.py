@@ -9,7 +9,9 @@ from textual import work
 from textual.app import App
 
 from console import operations
+from console.config.hosts import price_of
 from console.errors import UnknownHostKey
+from console.state.cost import cost_of
 from console.state.host import HostState
 from console.state.link import Closed
 from console.state.sanitize import sanitize
@@ -49,7 +51,11 @@ class Actions(App[int]):
 
     actions: tuple[Action, ...] = ACTIONS
     own_keys: dict[str, str]
-    feed: HostFeed
+
+    @property
+    def feed(self) -> HostFeed:
+        """The host that is shown."""
+        raise NotImplementedError
 
     @property
     def nothing_yet(self) -> str:
@@ -251,50 +257,49 @@ class Actions(App[int]):
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_run(self) -> None:
         """Ask what to run, show the plan, start it."""
-        if self._session is None:
+        feed, session = self.feed, self._session  # a person may go to another host before the plan is there
+        if session is None:
             self.notify("Not connected yet.")
             return
         question = AskLine(
-            "Run",
+            f"Run on {feed.state.name}",
             "The name of a preset, or the path of a run file (TOML) on this machine:",
-            "embedded" if self._state.name == operations.EMBEDDED else "",
+            "embedded" if feed.state.name == operations.EMBEDDED else "",
             then="Enter plans it and shows the plan.",
         )
         source = await self.push_screen_wait(question)
         if source is None:
             return
         self.notify("Planning: the host looks at the inputs and at what is there already.", timeout=3)
-        plan = await self._session.plan_run(source)
+        plan = await session.plan_run(source)
         self.clear_notifications()
-        if await self.push_screen_wait(PlanDialog(plan, self._state.name)):
-            job = await self._session.start_run(plan)
-            self.feed.selected = None
+        if await self.push_screen_wait(
+            PlanDialog(plan, feed.state.name, cost_of(price_of(feed.state.name), plan.seconds))
+        ):
+            job = await session.start_run(plan)
+            feed.selected = None
             self.remember(job="")
-            self.notify(f"Started {job.job_id}. It goes on without this screen.", markup=False)
+            self.notify(f"Started {job.job_id} on {feed.state.name}. It goes on without this screen.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_stop(self) -> None:
         """Ask, then stop the shown job."""
-        job = self.shown_job()
-        if job is None or self._session is None or is_over(job.state):
+        job, session = self.shown_job(), self._session
+        if job is None or session is None or is_over(job.state):
             self.notify("The selected job is not running." if job is not None else self.nothing_yet)
             return
         children = [child for child in self._state.children(job.job_id) if not is_over(child.state)]
         body = stop_question(job, children, self._state.name)
         if await self.push_screen_wait(Confirm("Stop?", body, yes="Stop it")):
-            await self._session.stop_job(job)
+            await session.stop_job(job)
             self.notify(f"Stopping {job.job_id}.", markup=False)
 
     @work(exclusive=True, group="operation", exit_on_error=False)
     async def action_verdict(self) -> None:
         """The verdict of the newest run."""
-        run = self._state.newest_run()
-        if run is None or self._session is None:
+        run, session, host = self._state.newest_run(), self._session, self._state.name
+        if run is None or session is None:
             self.notify(self.nothing_yet)
             return
-        self.push_screen(
-            Notice(
-                f"Verdict of {run.job_id}",
-                verdict_text(await self._session.read_verdict(run.job_id), run.job_id, self._state.name),
-            )
-        )
+        verdict = await session.read_verdict(run.job_id)
+        self.push_screen(Notice(f"Verdict of {run.job_id} on {host}", verdict_text(verdict, run.job_id, host)))

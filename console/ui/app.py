@@ -29,11 +29,13 @@ from console.ui.attention import SEVERITIES, Attention
 from console.ui.availability import why_not
 from console.ui.commands import ActionCommands
 from console.ui.host_feed import LISTEN, HostFeed
+from console.ui.host_feeds import ConnectTo, HostFeeds
 from console.ui.keymap import bindings, rebound
 from console.ui.login import ask_passphrase
-from console.ui.messages import AskWanted, JobSelected
+from console.ui.messages import AskWanted, HostWanted, JobSelected
 from console.ui.own_files import read_own_files, version
 from console.ui.pages.catalog import PAGE_KINDS
+from console.ui.pages.hosts import HostsPage
 from console.ui.pages.logs import LogsPage
 from console.ui.pages.page import Page
 from console.ui.screens.detail import DetailScreen
@@ -41,6 +43,7 @@ from console.ui.screens.log import LogScreen
 from console.ui.screens.overview import Overview
 from console.ui.session import Connect, HostSession
 from console.ui.themes import DEFAULT, WITHOUT_COLOR
+from console.ui.views.host_cards import HostLook
 from console.ui.widgets.glance import Glance
 from console.ui.widgets.log_pane import LogPane
 from console.ui.widgets.log_reader import LogReader
@@ -80,10 +83,11 @@ class RoostApp(Actions):
         recalled: Recalled = _NOTHING,
         keep: Keep | None = None,
         notifications: NotificationConfig | None = None,
+        connect_to: ConnectTo | None = None,
     ) -> None:
         # Without colour Textual greys everything, unless the colours are the terminal's own: then it leaves them out.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
-        self.feed = HostFeed(host_name, connect, self)
+        self.feeds = HostFeeds(HostFeed(host_name, connect, self), self, connect_to)
         self._memory, self._memory_problem = recalled
         self._keep = keep
         self._attention = None if notifications is None else Attention(notifications, self._write_raw, self._tell_one)
@@ -94,6 +98,11 @@ class RoostApp(Actions):
         self._take_own_files()
         chosen = self._memory.theme if self._memory.theme in self.available_themes else DEFAULT
         self.theme = WITHOUT_COLOR if self.no_color else chosen
+
+    @property
+    def feed(self) -> HostFeed:
+        """The host that is shown."""
+        return self.feeds.shown
 
     def get_default_screen(self) -> Overview:
         """The overview is what lies under everything."""
@@ -215,14 +224,28 @@ class RoostApp(Actions):
             self._watched_over(feed, group, work), group=f"{group} of {name}", exclusive=True, exit_on_error=False
         )
 
+    def end_for(self, feed: HostFeed) -> None:
+        """End all that `run_for` began for a host."""
+        for worker in list(self.workers):
+            if worker.group.partition(" of ")[2] == feed.state.name:
+                worker.cancel()
+
     async def _watched_over(self, feed: HostFeed, group: str, work: Coroutine[None, None, None]) -> None:
         """A first connection that fails takes the keyboard; what nobody asked for by a key is only told."""
+        if feed is not self.feed:
+            operations.ask_passphrases_with(None)  # in this task alone: nobody asked for this host by a key
         try:
             await work
         except UnknownHostKey as unknown:
-            self.meet_host(feed, unknown)
+            if feed is self.feed:
+                self.meet_host(feed, unknown)
+            else:
+                feed.state.apply(Closed(error=unknown.info), self.clock())
         except ConsoleError as error:
-            if group == LISTEN:
+            if feed is not self.feed:
+                if group == LISTEN:
+                    feed.state.apply(Closed(error=error.info), self.clock())
+            elif group == LISTEN:
                 feed.state.apply(Closed(error=error.info), self.clock())
                 self.show_error(error.info)
             else:
@@ -243,6 +266,9 @@ class RoostApp(Actions):
         self.render_state()
 
     def _drain(self) -> None:
+        for feed in self.feeds:
+            if feed is not self.feed and feed.drain().anything:
+                feed.watch_logs(set())
         took = self.feed.drain()
         if took.anything:
             self._find_job()
@@ -252,7 +278,7 @@ class RoostApp(Actions):
 
     def announce(self, feed: HostFeed, event: LinkState | Event) -> None:
         """Remember a host that was reached, and say when a run that was at work has ended."""
-        if isinstance(event, Up):
+        if isinstance(event, Up) and feed is self.feed:
             name = feed.state.name
             self.remember(host=name, job=self._memory.job if self._memory.host == name else "")
         if isinstance(event, Telemetry):
@@ -262,7 +288,8 @@ class RoostApp(Actions):
         before = feed.state.jobs.get(event.job.job_id)
         if before is not None and not is_over(before.state):
             key = "v shows the verdict" if event.job.result is not None else "its log says why"
-            self.notify(f"Run {run_name(event.job)} is {job_mark(event.job.state).word}: {key}.", markup=False)
+            where = "" if feed is self.feed else f" on {feed.state.name}"
+            self.notify(f"Run {run_name(event.job)}{where} is {job_mark(event.job.state).word}: {key}.", markup=False)
 
     def _notice(self, news: list[Notification], state: HostState) -> None:
         """Show what a host tells people, and have it noticed by who does not look; the end of a run has its own words above."""
@@ -375,12 +402,34 @@ class RoostApp(Actions):
         while len(self.screen_stack) > 1:
             self.pop_screen()
         page = self._pages.get(name)
+        if not isinstance(page, HostsPage):
+            self.feeds.look_away()
         self.remember(page="" if page is None else name)
         if page is not None:
             self.push_screen(page)
             self.ask_for(page)
         self._sync_watch()
         self.call_after_refresh(self.render_state)
+
+    def look_at_hosts(self) -> tuple[list[HostLook], str]:
+        """All configured hosts, which are opened for that, and what is wrong with the file that names them."""
+        return self.feeds.look()
+
+    def on_host_wanted(self, message: HostWanted) -> None:
+        """Show another host on all pages, which forget what they had asked of the one before."""
+        message.stop()
+        if message.name != self.feed.state.name and self.feeds.choose(message.name) is None:
+            self.notify("There is no other host here: a replay has one.")
+            return
+        self.action_page("overview")
+        for name, kind in PAGE_KINDS.items():
+            self.uninstall_screen(name)
+            self._pages[name] = kind()
+            self.install_screen(self._pages[name], name)
+        if isinstance(self._state.link, Up):
+            self.remember(host=message.name, job="")
+        self._sync_watch()
+        self.render_state()
 
     def on_ask_wanted(self, message: AskWanted) -> None:
         """Ask now, and go on from there."""

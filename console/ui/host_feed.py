@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from console.errors import ConsoleError
 from console.state.host import HostState
-from console.state.link import Connecting, LinkState, Lost, Up
+from console.state.link import Closed, Connecting, LinkState, Lost, Up
 from console.state.readings import SPAN_S
 from console.ui.session import Connect, HostSession
 from remote.protocol.frames import Event, LogData
@@ -39,6 +39,10 @@ class FeedOwner(Protocol):
         """A state has changed by itself or by an answer, not by an event."""
         ...
 
+    def end_for(self, feed: "HostFeed") -> None:
+        """End all that runs for this feed."""
+        ...
+
     def run_for(self, feed: "HostFeed", group: str, work: Coroutine[None, None, None]) -> None:
         """Run `work` in place of what still runs for the same feed in the same group."""
         ...
@@ -67,10 +71,22 @@ class HostFeed:
         self._history_due = False
         self._has_history = False
         self._watched: tuple[dict[str, int], dict[str, int]] | None = None
+        self.is_resting = True
 
     def listen(self) -> None:
         """Open the host and take in what it sends until the link is closed."""
+        self.is_resting = False
+        self.session = None
         self._owner.run_for(self, LISTEN, self._listen())
+
+    def rest(self) -> None:
+        """Close the link; what is known stays, and `listen` goes on from there."""
+        self._owner.end_for(self)
+        self.is_resting = True
+        self.session = None
+        self._watched = None
+        self._incoming = asyncio.Queue(_QUEUE)
+        self.state.apply(Closed(error=None), self._owner.clock())
 
     def begin_anew(self) -> None:
         """Forget everything but the selection and listen from the beginning."""

@@ -44,7 +44,7 @@ PAGES = (
     PageKey("vocabulary", "5", "Vocabulary", "The draft vocabulary and its mapping"),
     PageKey("storage", "6", "Storage", "What lies on the host's disks, and freeing them"),
     PageKey("server", "7", "Server", "The inference servers, and how fast they were measured"),
-    PageKey("hosts", "8", "Hosts", "What this host is, and the other configured ones"),
+    PageKey("hosts", "8", "Hosts", "All configured hosts side by side; Enter shows another one"),
 )
 
 PAGE_ACTIONS = (

@@ -52,6 +52,14 @@ class AskWanted(Message):
     """The page that is open has something new to ask of the host."""
 
 
+class HostWanted(Message):
+    """A host is to be shown in place of the one that the screen shows, by its name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
 class PageWanted(Message):
     """A page is wanted by its name in `keymap.PAGES`."""
 

@@ -12,7 +12,7 @@ from console.errors import ConsoleError
 from console.state.sanitize import one_line
 from console.ui.app import RoostApp
 from console.ui.crash import crash_words, write_crash_report
-from console.ui.session import ACTOR, LiveSession
+from console.ui.session import ACTOR, Connect, LiveSession
 
 
 @asynccontextmanager
@@ -30,12 +30,19 @@ def run_screen(host_name: str | None) -> int:
         notifications = NotificationConfig()
         recalled = recalled._replace(problem=" ".join(filter(None, [recalled.problem, error.info.message])))
     name = host_name or host_of_last_time(recalled.memory)
-    app = RoostApp(name, lambda: _open_live(name), recalled=recalled, keep=remember, notifications=notifications)
+    app = RoostApp(
+        name, _opening(name), recalled=recalled, keep=remember, notifications=notifications, connect_to=_opening
+    )
     code = run_guarded(app)
-    if app.feed.jobs_at_work:
-        names = ", ".join(one_line(job.agent) for job in app.feed.jobs_at_work)
-        sys.stdout.write(f"Still at work on {name}: {names}. `roost --host {name}` shows them again.\n")
+    for feed in app.feeds:
+        if feed.jobs_at_work:
+            where, names = feed.state.name, ", ".join(one_line(job.agent) for job in feed.jobs_at_work)
+            sys.stdout.write(f"Still at work on {where}: {names}. `roost --host {where}` shows them again.\n")
     return code
+
+
+def _opening(name: str) -> Connect:
+    return lambda: _open_live(name)
 
 
 def host_of_last_time(memory: ScreenMemory) -> str:

@@ -51,7 +51,7 @@ async def test_titles_and_dialogs_show_markup_as_it_is(embedded_run, show) -> No
         await screen.until_shown(f"lab{MARKUP}")
         for dialog, words in (
             (Notice(f"title {MARKUP}", error_text(error)), ("title", "message", "hint")),
-            (PlanDialog(plan, f"host {MARKUP}"), ("problem", "host")),
+            (PlanDialog(plan, f"host {MARKUP}", None), ("problem", "host")),
             (Notice("Verdict", verdict_text(verdict, "run-1", "lab")), ("reason", "advice")),
         ):
             screen.app.push_screen(dialog)

@@ -139,10 +139,10 @@ async def test_a_broken_file_of_hosts_is_told_on_their_page(embedded_run, show, 
     async with show(embedded_run, until=180.0, size=(120, 35)) as screen:
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("8")
-        await screen.until_shown("Configured", "no other host", "root")
+        await screen.until_shown("no other host", "root")
         place = tmp_path / "roost/roost.toml"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("[hosts.a]\n")
         await screen.until_shown("✗", "[hosts.a]")
         place.write_text('[hosts.a]\naddress = "a.example.com"\n')
-        await screen.until_shown("a.example.com")
+        await screen.until(lambda: "[hosts.a]" not in screen.text)

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from console.config.hosts import RESERVED
+from console.state.cost import Cost, cost_words
 from console.state.sanitize import one_line, sanitize
 from console.state.units import format_bytes, format_duration
 from remote.protocol.errors import ErrorInfo
@@ -183,8 +184,9 @@ class PlanDialog(ModalScreen[bool]):
 
     BINDINGS = [Binding("escape", "answer(False)", "Cancel"), Binding("enter", "answer(True)", "Start")]
 
-    def __init__(self, plan: RunPlan, host: str) -> None:
+    def __init__(self, plan: RunPlan, host: str, cost: Cost | None) -> None:
         super().__init__()
+        self._cost = cost
         self._plan = plan
         self._host = host
 
@@ -194,7 +196,7 @@ class PlanDialog(ModalScreen[bool]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = escape(one_line(f"Run {plan.run.name} on {self._host}"))
             with VerticalScroll():
-                yield Static(plan_text(plan))
+                yield Static(plan_text(plan, self._cost))
             with Horizontal(classes="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Start (Enter)", id="start", variant="primary", disabled=bool(plan.problems), compact=True)
@@ -261,7 +263,7 @@ def host_key_question(unknown: ErrorInfo) -> Text:
     return text.append(": whoever answers with this key sees everything that is sent, tokens included.")
 
 
-def plan_text(plan: RunPlan) -> RenderableType:
+def plan_text(plan: RunPlan, cost: Cost | None) -> RenderableType:
     """The plan for people: where, how much, each stage, and what stands in the way."""
     stages = Table.grid(padding=(0, 2))
     stages.add_column(style="bold", no_wrap=True)
@@ -275,6 +277,8 @@ def plan_text(plan: RunPlan) -> RenderableType:
     room = f"needs {format_bytes(plan.bytes_needed)} on disk, {format_bytes(plan.bytes_free)} are free\n"
     if plan.seconds is not None:
         room += f"takes about {format_duration(max(1.0, plan.seconds))}, as earlier runs did on this host\n"
+    if cost is not None:
+        room += f"costs {cost_words(cost)}\n"
     parts: list[RenderableType] = [Text(sanitize(plan.directory)), Text(room), stages]
     parts += [Text(sanitize(f"\n✗ {problem}"), style="bold") for problem in plan.problems]
     return Group(*parts)

@@ -61,11 +61,16 @@ def host_lines(sample: TelemetrySample, palette: Palette, *, low: bool, roomy: b
     return lines
 
 
+def pressing_mount(sample: TelemetrySample) -> MountSample | None:
+    """The disk that fills first, or has the least room; None where none is known."""
+    return min(sample.mounts, key=_pressure, default=None)
+
+
 def pressing_disk(state: HostState, palette: Palette, *, columns: int) -> Text | None:
     """The line of the disk that fills first; None before the first reading and where no disk is known."""
-    if state.sample is None or not state.sample.mounts:
+    mount = None if state.sample is None else pressing_mount(state.sample)
+    if state.sample is None or mount is None:
         return None
-    mount = min(state.sample.mounts, key=_pressure)
     short = any(each.code == "runway_short" and each.subject == mount.path for each in state.sample.diagnoses)
     return _mount(mount, state.sample.jobs, palette, short=short, columns=columns, label="disk ")
 
