@@ -25,7 +25,9 @@ async def test_stop_names_job_and_host_and_no_is_the_default(embedded_run, show)
     async with show(embedded_run, until=TRAINING, size=(80, 24)) as screen:
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("s")
-        await screen.until_shown("Stop training", "-training on embedded?", "No (n)", "Stop it (y)")
+        await screen.until_shown(
+            "Stop training", "-training on embedded?", "It works for run-embedded", "No (n)", "Stop it (y)"
+        )
         await screen.pilot.press("enter")
         await screen.until(lambda: not isinstance(screen.app.screen, Confirm))
         assert screen.session.stopped == []

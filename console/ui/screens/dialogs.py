@@ -246,6 +246,8 @@ def stop_question(job: Job, children: list[Job], host: str) -> Text:
     text.append(" on ")
     text.append(host, style="bold")
     text.append("?")
+    if job.run_id is not None:
+        text.append(f"\n\nIt works for {one_line(job.run_id)}.")
     if children:
         text.append("\n\nIts jobs stop with it: " + ", ".join(one_line(child.agent) for child in children) + ".")
     text.append(
