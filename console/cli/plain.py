@@ -70,8 +70,7 @@ class PlainStream:
         finally:
             if self._keyboard is not None:
                 asyncio.get_running_loop().remove_reader(self._keyboard)
-            for task in self._tasks.values():
-                task.cancel()
+            self.end_for(self.feed)
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _tell_changes(self) -> None:
@@ -124,6 +123,11 @@ class PlainStream:
 
     def take_answer(self) -> None:
         """The next look sees it."""
+
+    def end_for(self, feed: HostFeed) -> None:  # noqa: ARG002 - there is one feed
+        """End all that runs for the feed."""
+        for task in self._tasks.values():
+            task.cancel()
 
     def run_for(self, feed: HostFeed, group: str, work: Coroutine[None, None, None]) -> None:  # noqa: ARG002 - there is one feed
         """Run `work` in place of what still runs in the same group."""

@@ -73,5 +73,5 @@ def _is_due(record: NotificationRecord, now: float) -> bool:
 
 def _send(webhook: Webhook | None, record: NotificationRecord) -> None:
     if webhook is None:
-        raise Refused("no webhook is set any more")
+        raise Refused("no webhook is set any more", is_final=True)
     post(webhook, record.notification, time.time())

@@ -115,3 +115,14 @@ def test_a_record_that_was_changed_by_another_process_is_seen(root) -> None:
     assert outbox.waiting()
     Outbox(root).keep(msgspec.structs.replace(record, delivery=Delivered(at=time.time(), attempts=1)))
     assert not outbox.waiting()
+
+
+def test_what_waits_for_a_webhook_that_was_removed_is_given_up(root) -> None:
+    outbox, complaints = Outbox(root), []
+    outbox.begin()
+    outbox.take(notification(), is_wanted=True)
+    Postman(root, complaints.append).post_due()
+    given_up = outbox.read("job-training-a").delivery
+    assert isinstance(given_up, GivenUp)
+    assert (given_up.attempts, given_up.trouble) == (1, "no webhook is set any more")
+    assert not outbox.waiting()
