@@ -41,7 +41,8 @@ def comparison_lines(trainings: list[TrainingRecord]) -> list[str]:
         ("step", *map(_step, trainings)),
         ("loss", *(format_loss(training.last.loss) if training.last else UNKNOWN for training in trainings)),
         ("accuracy", *map(_accuracy, trainings)),
-        ("best on held-out text", *map(_best, trainings)),
+        ("best on validation text", *map(_best, trainings)),
+        ("on test text", *map(_tested, trainings)),
         ("tokens/s", *map(_rate, trainings)),
         ("time", *(UNKNOWN if one.seconds is None else format_duration(one.seconds) for one in trainings)),
     ]
@@ -59,8 +60,13 @@ def _accuracy(training: TrainingRecord) -> str:
 
 
 def _best(training: TrainingRecord) -> str:
-    found = training.best
+    found = training.best_validation
     return UNKNOWN if found is None else f"{found.acceptance_length:.3f} at step {found.step}"
+
+
+def _tested(training: TrainingRecord) -> str:
+    length = training.test_acceptance_length
+    return UNKNOWN if length is None else f"{length:.3f}"
 
 
 def _rate(training: TrainingRecord) -> str:

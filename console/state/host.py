@@ -106,7 +106,7 @@ class Curves:
             del self.steps[1:-1:2]
 
     def add_measurement(self, at: float, measured: DrafterMeasured) -> None:
-        """Add what was measured on held-out text."""
+        """Add what was measured on validation text."""
         self.measured.append(LoggedMeasurement(at, measured))
 
 

@@ -43,7 +43,7 @@ def progress_words(event: Progress) -> str:  # noqa: C901, PLR0911, PLR0912 - on
             return f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)} {format_rate(step.tokens_per_s, 'tok')}"
         case DrafterMeasured() as found:
             best = ", the best so far" if found.best else ""
-            return f"step {found.step} on held-out text: acceptance length {found.acceptance_length:.2f}{best}"
+            return f"step {found.step} on validation text: acceptance length {found.acceptance_length:.2f}{best}"
         case ExtractionAdvanced() as done:
             rate = format_rate(done.tokens_per_s, "tok")
             made = f"{done.samples_done}/{done.samples_total} samples, {format_bytes(done.bytes_written + done.bytes_pending)}"

@@ -11,11 +11,12 @@ from remote.protocol.specs import TrainingSpec
 
 
 class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One training: the steps that were logged, the measurements on held-out text, and the settings that differ among the compared.
+    """One training: the steps that were logged, the measurements on validation text, and the settings that differ among the compared.
 
-    `job_ids` are all that worked on it, the last one being `job_id`; a step that was done again counts as it was done last. `best` is
-    the measurement with the longest acceptance, None before the first. `seconds` were spent between each job's first and last
-    logged step.
+    `job_ids` are all that worked on it, the last one being `job_id`; a step that was done again counts as it was done last. `best_validation`
+    is the measurement with the longest acceptance, None before the first. `test_acceptance_length` is that of the exported drafter on
+    test text, None before the export and where no text was held out. `seconds` were spent between each job's first and last logged
+    step.
     """
 
     job_id: str
@@ -23,8 +24,9 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     settings: dict[str, Any]
     steps: list[StepLogged]
-    measured: list[DrafterMeasured]
-    best: DrafterMeasured | None
+    validation: list[DrafterMeasured]
+    best_validation: DrafterMeasured | None
+    test_acceptance_length: float | None
     last: StepLogged | None
     seconds: float | None
 
@@ -80,11 +82,18 @@ def _record(training: Training, settings: dict[str, Any]) -> TrainingRecord:
         state=job.state,
         settings=settings,
         steps=[steps[step] for step in sorted(steps)],
-        measured=[measured[step] for step in sorted(measured)],
-        best=max(measured.values(), key=lambda found: (found.acceptance_length, found.step), default=None),
+        validation=[measured[step] for step in sorted(measured)],
+        best_validation=max(measured.values(), key=lambda found: (found.acceptance_length, found.step), default=None),
+        test_acceptance_length=test_acceptance_of(job),
         last=steps[max(steps)] if steps else None,
         seconds=sum(spent) if steps else None,
     )
+
+
+def test_acceptance_of(job: Job) -> float | None:
+    """The acceptance length of an ended training's drafter on test text, None where there is none."""
+    length = job.result.summary.get("test_acceptance_length") if job.result is not None else None
+    return length if isinstance(length, float) else None
 
 
 def _seconds(progress: list[ProgressRecord]) -> float:

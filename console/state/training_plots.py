@@ -52,10 +52,10 @@ def curves_of_training(training: Curves, *, run: str = "", dotted: bool = False)
         )
         for at in positions
     ]
-    held_out = [Point(at, each.step, each.acceptance_length) for at, each in training.measured]
+    validated = [Point(at, each.step, each.acceptance_length) for at, each in training.measured]
     acceptance = [
         curve("acceptance on trained text", "trained", _length, lambda step: step.acceptance_length, "success"),
-        Curve(f"{of}acceptance on held-out text", f"{of}held out", _length, held_out, "accent", dotted),
+        Curve(f"{of}acceptance on validation text", f"{of}validation", _length, validated, "accent", dotted),
     ]
     return _known(
         Plot("training loss", [curve("training loss", "loss", _loss, lambda step: step.loss, "accent")], format_count),

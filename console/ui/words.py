@@ -139,7 +139,7 @@ def pace_of(event: Progress) -> Pace:  # noqa: C901, PLR0911, PLR0912 - one case
                 f"{step.tokens_per_s:,.0f} tok/s", f"step {step.step}/{step.total_steps} loss {format_loss(step.loss)}"
             )
         case DrafterMeasured() as found:
-            return Pace("", f"{found.acceptance_length:.2f} tokens accepted on held-out text at step {found.step}")
+            return Pace("", f"{found.acceptance_length:.2f} tokens accepted on validation text at step {found.step}")
         case ExtractionAdvanced() as done:
             out = f", {done.quarantined} quarantined" if done.quarantined else ""
             return Pace(f"{done.tokens_per_s:,.0f} tok/s", f"{done.samples_done}/{done.samples_total} samples{out}")
@@ -187,10 +187,10 @@ def outcome_of(job: Job) -> str:
     summary = job.result.summary if job.result is not None else {}
     match job.agent:
         case "training":
-            loss, length = summary.get("loss"), summary.get("simulated_acceptance_length")
+            loss, length = summary.get("loss"), summary.get("test_acceptance_length")
             words = [f"{summary.get('steps')} steps"]
             words += [f"loss {format_loss(loss)}"] if isinstance(loss, float) else []
-            words += [f"{length:.2f} tokens accepted on held-out text"] if isinstance(length, float) else []
+            words += [f"{length:.2f} tokens accepted on test text"] if isinstance(length, float) else []
             return ", ".join(words) if "steps" in summary else ""
         case "evaluation":
             rate, length = summary.get("decode_tokens_per_s"), summary.get("acceptance_length")

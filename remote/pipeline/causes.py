@@ -13,7 +13,7 @@ FEW_CONVERSATIONS = 50_000
 MANY_LONG_TEXTS = 0.25
 """The share of evaluated texts that may be longer than anything that the drafter was trained on."""
 SERVED_SHARE = 0.6
-"""The share of the simulated proposals that serving must accept. Held-out text is of the training's own kind, so a little less is
+"""The share of the simulated proposals that serving must accept. Test text is of the training's own kind, so a little less is
 normal; a wrong layer, mapping or template costs nearly all of them.
 """
 
@@ -102,7 +102,7 @@ def _serving(known: Evidence, served: float | None, positions: Sequence[float]) 
     simulated = known.simulated_acceptance
     if simulated is None or served is None:
         return Cause(cause="serving", suspect=None, text="the training measured no acceptance length to compare with")
-    text = f"the training saw an acceptance length of {simulated:.2f} on held-out text, serving reached {served:.2f}"
+    text = f"the training saw an acceptance length of {simulated:.2f} on test text, serving reached {served:.2f}"
     if known.first_accuracy is not None and positions:
         text += (
             f"; the first proposal was right {known.first_accuracy:.0%} of the time there and {positions[0]:.0%} here"

@@ -31,7 +31,7 @@ class Evidence(NamedTuple):
     `coverage` is over the answers that it was trained on, `evaluated_coverage` over the target's answers in the evaluation.
     Layer ids are the engine's: those that match what was captured, and those in the drafter's config. `positions` is how far the
     drafter can count, `window` the longest text that it was trained on, in tokens. `simulated_acceptance` is the acceptance
-    length on held-out text at training time with as many proposals as serving makes, `first_accuracy` how often the first
+    length on test text at training time with as many proposals as serving makes, `first_accuracy` how often the first
     proposal was right there.
     """
 
@@ -77,10 +77,8 @@ def read_evidence(plan: Blueprint, baseline: EvaluationReport) -> Evidence:
         tokens=store.get("tokens"),
         steps=summary.get("steps"),
         trained_tokens=summary.get("tokens"),
-        simulated_acceptance=summary.get(
-            f"simulated_acceptance_length_{proposals}", summary.get("simulated_acceptance_length")
-        ),
-        first_accuracy=summary.get("held_out_accuracy_0"),
+        simulated_acceptance=summary.get(f"test_acceptance_length_{proposals}", summary.get("test_acceptance_length")),
+        first_accuracy=summary.get("test_accuracy_0"),
     )
 
 

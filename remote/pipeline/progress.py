@@ -173,7 +173,7 @@ def describe(event: Progress) -> tuple[float | None, str]:  # noqa: C901, PLR091
                 f"step {step.step} of {step.total_steps}, loss {_loss(step.loss)}{first}, {step.tokens_per_s:.0f} tok/s"
             )
         case DrafterMeasured() as found:
-            return None, f"acceptance length {found.acceptance_length:.2f} on held-out text at step {found.step}"
+            return None, f"acceptance length {found.acceptance_length:.2f} on validation text at step {found.step}"
         case ArmAdvanced() as arm:
             return share_of(arm.prompts_done, arm.prompts_total), _describe_arm(arm)
         case BenchmarkAdvanced() as done:

@@ -225,7 +225,7 @@ class StepLogged(Message, frozen=True, kw_only=True):
 
 
 class DrafterMeasured(Message, frozen=True, kw_only=True):
-    """The drafter of a step, walked along `tokens` of held-out text: tokens a verification (the bonus token included) with as many
+    """The drafter of a step, walked along `tokens` of validation text: tokens a verification (the bonus token included) with as many
     proposals as there are entries in `accuracy`, which is that of each draft position; `best` when no checkpoint did better.
     """
 

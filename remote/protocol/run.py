@@ -140,7 +140,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     """EAGLE-3 with training-time test: `ttt_length` draft steps, the k-th weighted by `ttt_decay ** k`.
 
     An optimizer step learns from `batches_per_step` batches, shared among `ranks` processes of each host with a device each: what is learned does
-    not depend on how many share them. A drafter is measured on held-out text with every checkpoint; of those the newest
+    not depend on how many share them. A drafter is measured on validation text with every checkpoint; of those the newest
     `checkpoints_kept` stay, and the best. With `sharded` the ranks share weights and moments, too. It begins as the drafter in the directory `init_from`, if that is named.
     """
 

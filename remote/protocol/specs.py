@@ -188,7 +188,7 @@ DrafterLayout = Literal["sglang", "speculators"]
 
 
 class DrafterExportSpec(Message, frozen=True, kw_only=True):
-    """Write the drafter of a checkpoint of `training` into `directory` in `layout`: that of `step`, or the best on held-out text (None)."""
+    """Write the drafter of a checkpoint of `training` into `directory` in `layout`: that of `step`, or the best on validation text (None)."""
 
     training: TrainingSpec
     directory: str

@@ -51,7 +51,7 @@ def test_the_best_checkpoint_gives_the_drafter_that_the_training_left(trained):
     assert read_manifest(made).fingerprint == trained.spec.fingerprint
     summaries = [read_manifest(place).properties["summary"] for place in (left, made)]
     assert summaries[0]["exported_step"] == summaries[1]["exported_step"]
-    assert run.result().summary["chosen_by_acceptance_length"] > 1
+    assert run.result().summary["validation_acceptance_length"] > 1
 
 
 def test_the_checkpoint_of_a_step_is_exported_once_and_never_over_another(trained):

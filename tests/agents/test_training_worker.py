@@ -216,7 +216,7 @@ def test_it_learns_and_leaves_a_verified_drafter(tmp_path, dtype, final_norm):
     assert steps[-1].loss < steps[0].loss / 2
     assert len(steps[-1].accuracy) == 3
     assert result.summary["steps"] == 60
-    assert result.summary["simulated_acceptance_length"] > 2.5
+    assert result.summary["test_acceptance_length"] > 2.5
     drafter = Path(result.outputs[0].path)
     verify(drafter)
     manifest = read_manifest(drafter)
@@ -270,8 +270,8 @@ def test_the_drafter_that_did_best_on_held_out_text_is_kept_and_exported(inputs,
     assert best.step < 60
     summary = run.result().summary
     assert (summary["steps"], summary["exported_step"]) == (60, best.step)
-    assert summary["chosen_by_acceptance_length"] == best.acceptance_length
-    assert 1 <= summary["simulated_acceptance_length"] <= 4, "on text that nothing was chosen by"
+    assert summary["validation_acceptance_length"] == best.acceptance_length
+    assert 1 <= summary["test_acceptance_length"] <= 4, "on text that nothing was chosen by"
     checkpoints = tmp_path / "a" / "checkpoints"
     assert sorted(path.name for path in checkpoints.iterdir()) == sorted({f"step-{best.step:08d}", "step-00000060"})
     kept = torch.load(checkpoints / f"step-{best.step:08d}" / "state.pt")["drafter"]
@@ -307,7 +307,7 @@ def test_a_kill_between_save_and_measurement_changes_nothing_of_what_comes_out(t
     measured = [event.step for event in second.events() if isinstance(event, DrafterMeasured)]
     assert measured == list(range(caught, 33, 3))
     told = [run.result().summary for run in (whole, second)]
-    figures = ("exported_step", "chosen_by_acceptance_length", "simulated_acceptance_length", "loss")
+    figures = ("exported_step", "validation_acceptance_length", "test_acceptance_length", "loss")
     assert [told[0][name] for name in figures] == [told[1][name] for name in figures]
     made = [load_file(tmp_path / name / "drafter" / "model.safetensors") for name in ("unbroken", "broken")]
     assert all(torch.equal(made[1][name], weight) for name, weight in made[0].items())

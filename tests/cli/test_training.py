@@ -117,12 +117,12 @@ def test_trainings_are_compared_by_what_differs(host, roost) -> None:
     assert "0.001" in rows["training.learning_rate"]
     assert "0.002" in rows["training.learning_rate"]
     assert "training.steps" not in rows
-    assert "2.500 at step" in rows["best on held-out text"]
+    assert "2.500 at step" in rows["best on validation text"]
     first, second = json.loads(roost("training", "compare", "a", "b", "--json").stdout)["training_comparison"]
     assert (first["job_id"], second["job_id"]) == ("a", "b")
     assert second["settings"] == {"training.learning_rate": 2e-3, "training.ttt_length": 5}
     assert len(first["steps"]) == 2
-    assert first["best"]["acceptance_length"] == 2.5
+    assert first["best_validation"]["acceptance_length"] == 2.5
 
 
 def test_a_training_that_was_gone_on_with_is_one(host, roost) -> None:

@@ -53,9 +53,9 @@ def fill(blueprint: Blueprint) -> None:
     summary = {
         "steps": 4,
         "tokens": 250,
-        "simulated_acceptance_length": 1.9,
-        "simulated_acceptance_length_3": 1.8,
-        "held_out_accuracy_0": 0.6,
+        "test_acceptance_length": 1.9,
+        "test_acceptance_length_3": 1.8,
+        "test_accuracy_0": 0.6,
     }
     seal(layout.drafter, "model.safetensors", summary=summary)
     seal(layout.baseline_report, inputs={"prompts": "e" * 64})

@@ -135,7 +135,7 @@ def test_a_drafter_that_slows_serving_down_is_rejected_with_what_to_look_at_in_i
     ]
     assert "60.0%" in verdict.causes[0].text
     assert verdict.causes[0].suspect
-    assert "1.90 on held-out text, serving reached 1.15" in verdict.causes[4].text
+    assert "1.90 on test text, serving reached 1.15" in verdict.causes[4].text
     assert verdict.causes[4].suspect
 
 

@@ -118,7 +118,7 @@ async def test_a_finished_run_shows_its_verdict_in_a_line_and_in_full(embedded_r
 
 async def test_what_is_done_says_what_came_out_of_it(embedded_run, show) -> None:
     async with show(embedded_run, until=OVER, size=(160, 45)) as screen:
-        await screen.until_shown("✓ promote", "400 steps, loss", "accepted on held-out text")
+        await screen.until_shown("✓ promote", "400 steps, loss", "accepted on test text")
         await screen.until_shown(
             "with the drafter 15.0 tok/s, acceptance length", "without the drafter 13.0 tok/s, 20 prompts"
         )

@@ -75,14 +75,14 @@ def save_checkpoint(directory: Path, trainer: Trainer, *, fingerprint: str, prod
 
 
 def record_acceptance(checkpoint: Path, acceptance: Acceptance) -> None:
-    """Put on record how well the drafter of a checkpoint did on held-out text."""
+    """Put on record how well the drafter of a checkpoint did on validation text."""
     manifest = read_manifest(checkpoint)
     properties = {**manifest.properties, _MEASURED: asdict(acceptance)}
     write_manifest(checkpoint, msgspec.structs.replace(manifest, properties=properties))
 
 
 def acceptance_of(checkpoint: Path) -> Acceptance | None:
-    """How well the drafter of a checkpoint did on held-out text; None when that was not measured."""
+    """How well the drafter of a checkpoint did on validation text; None when that was not measured."""
     try:
         measured = read_manifest(checkpoint).properties.get(_MEASURED)
     except RoostError:
@@ -105,7 +105,7 @@ def checkpoint_of_step(directory: Path, fingerprint: str, step: int) -> Path:
 
 
 def best_checkpoint(directory: Path, fingerprint: str) -> Path | None:
-    """The sound checkpoint of the training with the longest acceptance on held-out text, the newer of equals; None without any."""
+    """The sound checkpoint of the training with the longest acceptance on validation text, the newer of equals; None without any."""
     return next((path for path in _ranked(directory) if _is_sound(path, fingerprint)), None)
 
 

@@ -40,7 +40,7 @@ def work(spec: DrafterExportSpec, job: JobContext) -> JobResult:
     if final.exists():
         return _made(final, spec, step)
     length = None if acceptance is None else acceptance.length
-    measured = "not measured" if length is None else f"acceptance length {length:.3f} on held-out text"
+    measured = "not measured" if length is None else f"acceptance length {length:.3f} on validation text"
     job.tell(Note(level="info", text=f"exports step {step}: {measured}"))
     exportable = shape_drafter(spec.training)
     if spec.layout == "speculators" and exportable.drafter.shape.latent is not None:
@@ -49,7 +49,7 @@ def work(spec: DrafterExportSpec, job: JobContext) -> JobResult:
             hint="leave --layout out: SGLang and vLLM serve it as it is",
         )
     restore_weights(exportable.drafter, checkpoint)
-    summary: Summary = {"steps": step, "exported_step": step, "chosen_by_acceptance_length": length}
+    summary: Summary = {"steps": step, "exported_step": step, "validation_acceptance_length": length}
     write_drafter(final, spec.training, exportable, summary, job, layout=spec.layout)
     return JobResult(outputs=[artifact_ref("drafter", final)], summary=dict(summary))
 

@@ -57,7 +57,7 @@ class _Checkpoints:
         return found
 
     def best(self) -> Path | None:
-        """The checkpoint that did best on held-out text, None where there is no such text."""
+        """The checkpoint that did best on validation text, None where there is no such text."""
         return best_checkpoint(self.directory, self.spec.fingerprint)
 
     def last(self) -> Path:
@@ -80,7 +80,7 @@ class _Checkpoints:
         return path
 
     def measure(self, checkpoint: Path) -> None:
-        """Put on record how the drafter of `checkpoint`, which is the present one, does on held-out text."""
+        """Put on record how the drafter of `checkpoint`, which is the present one, does on validation text."""
         if acceptance_of(checkpoint) is not None:
             return
         self.job.tell(TrainingPhase(phase="measurement"))
@@ -162,7 +162,7 @@ def _take_the_best(training: Training, checkpoints: _Checkpoints, job: JobContex
     step, acceptance = checkpoint_step(best), acceptance_of(best)
     if step != training.trainer.step:
         restore_weights(training.exportable.drafter, best)
-        job.tell(Note(level="info", text=f"the drafter of step {step} did best on held-out text and is exported"))
+        job.tell(Note(level="info", text=f"the drafter of step {step} did best on validation text and is exported"))
     return step, None if acceptance is None else acceptance.length
 
 
@@ -177,17 +177,17 @@ def _summary(
     summary: Summary = {
         "steps": training.trainer.step,
         "exported_step": step,
-        "chosen_by_acceptance_length": chosen_by,
+        "validation_acceptance_length": chosen_by,
         "tokens": training.trainer.tokens,
         "seconds": seconds,
         "loss": logged.loss if logged else None,
-        "simulated_acceptance_length": acceptance.length if acceptance else None,
-        "held_out_tokens": acceptance.tokens if acceptance else 0,
+        "test_acceptance_length": acceptance.length if acceptance else None,
+        "test_tokens": acceptance.tokens if acceptance else 0,
     }
     for position, share in enumerate(acceptance.accuracy if acceptance else []):
-        summary[f"held_out_accuracy_{position}"] = share
+        summary[f"test_accuracy_{position}"] = share
     for proposals, length in enumerate(acceptance.lengths if acceptance else [], 1):
-        summary[f"simulated_acceptance_length_{proposals}"] = length
+        summary[f"test_acceptance_length_{proposals}"] = length
     return summary
 
 
