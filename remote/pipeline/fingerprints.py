@@ -162,4 +162,6 @@ def _numerics_of_training(run: RunConfig) -> dict[str, object]:
         del kept[comfort]
     if run.training.drafter.architecture == "llama":
         del kept["drafter"]["architecture"]  # so that drafters of before stay valid
+    if run.training.optimizer == "adamw":
+        del kept["optimizer"]  # for the same
     return kept

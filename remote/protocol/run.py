@@ -155,6 +155,7 @@ class TrainingConfig(Config, frozen=True, kw_only=True):
     sequence_length: Positive = 2048
     ttt_length: Positive = 7
     ttt_decay: float = 0.8
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = 1e-4
     warmup_fraction: float = 0.015
     weight_decay: float = 0.0

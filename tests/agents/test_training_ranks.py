@@ -28,10 +28,10 @@ def companions(run: Run) -> list[psutil.Process]:
     return psutil.Process(run.process.pid).children()
 
 
-def assert_equal_drafters(directory: Path, one: str, other: str) -> None:
+def assert_equal_drafters(directory: Path, one: str, other: str, atol: float = 1e-4) -> None:
     weights = [load_file(directory / name / "drafter" / "model.safetensors") for name in (one, other)]
     for name, tensor in weights[0].items():
-        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-3, atol=atol)
 
 
 def steps(run: Run) -> list[StepLogged]:
@@ -71,28 +71,36 @@ def test_a_stopped_training_goes_on_with_another_number_of_ranks(inputs: Inputs,
     assert_equal_drafters(tmp_path, "whole", "broken")
 
 
-def test_ranks_that_share_weights_and_moments_learn_what_one_does(inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_ranks_that_share_weights_and_moments_learn_what_one_does(
+    inputs: Inputs, tmp_path: Path, optimizer: str
+) -> None:
     # At the rate of the others rounding grows within twenty steps to what can be seen.
     shared = {"steps": 20, "batch_tokens": 96, "batches_per_step": 3, "checkpoint_every": 5, "learning_rate": 1e-3}
+    shared["optimizer"] = optimizer
     alone = Run(tmp_path / "alone", inputs.spec(output="one", **shared))
     assert alone.wait() == 0, alone.text()
     # One batch of a step for the second rank, two for the first: they meet once a step all the same.
     together = Run(tmp_path / "together", inputs.spec(output="two", ranks=2, sharded=True, **shared))
     assert together.wait() == 0, together.text()
-    assert_equal_drafters(tmp_path, "one", "two")
+    # Muon makes its steps orthogonal in bfloat16, where another order of addition is seen sooner.
+    slack = 10 if optimizer == "muon" else 1
+    assert_equal_drafters(tmp_path, "one", "two", atol=slack * 1e-4)
     for mine, theirs in zip(steps(alone), steps(together), strict=True):
-        assert mine.loss == pytest.approx(theirs.loss, rel=1e-4)
-        assert mine.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-3)
+        assert mine.loss == pytest.approx(theirs.loss, rel=slack * 1e-4)
+        assert mine.gradient_norm == pytest.approx(theirs.gradient_norm, rel=slack * 1e-3)
     measured = [
         [event.acceptance_length for event in run.events() if isinstance(event, DrafterMeasured)]
         for run in (alone, together)
     ]
     assert measured[1] == pytest.approx(measured[0], rel=0.02)
     states = [torch.load(tmp_path / name / "checkpoints/step-00000020/state.pt") for name in ("one", "two")]
-    assert states[0]["optimizer"]["state"].keys() == states[1]["optimizer"]["state"].keys()
-    for mine, theirs in zip(*(state["optimizer"]["state"].values() for state in states), strict=True):
-        for name in ("exp_avg", "exp_avg_sq"):
-            torch.testing.assert_close(theirs[name], mine[name], rtol=1e-2, atol=1e-4)
+    moments = {"optimizer": ("exp_avg", "exp_avg_sq"), "muon": ("momentum_buffer",)}
+    for part in states[0].keys() & moments:
+        assert states[0][part]["state"].keys() == states[1][part]["state"].keys()
+        for mine, theirs in zip(*(state[part]["state"].values() for state in states), strict=True):
+            for name in moments[part]:
+                torch.testing.assert_close(theirs[name], mine[name], rtol=slack * 1e-2, atol=slack * 1e-4)
 
 
 @pytest.mark.slow

@@ -227,11 +227,12 @@ def test_it_learns_and_leaves_a_verified_drafter(tmp_path, dtype, final_norm):
     assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [0, 1, 2]
 
 
-def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, tmp_path):
-    whole = Run(tmp_path / "whole", inputs.spec(output="whole"))
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, tmp_path, optimizer):
+    whole = Run(tmp_path / "whole", inputs.spec(output="whole", optimizer=optimizer))
     assert whole.wait() == 0, whole.text()
 
-    broken = inputs.spec(output="broken", steps=60, checkpoint_every=1)
+    broken = inputs.spec(output="broken", steps=60, checkpoint_every=1, optimizer=optimizer)
     first = Run(tmp_path / "first", broken)
     wait_for_checkpoint(first)
     first.process.send_signal(signal.SIGTERM)
@@ -242,9 +243,12 @@ def test_a_stopped_training_resumes_and_ends_where_an_unbroken_one_does(inputs, 
     assert second.wait() == 0, second.text()
     assert f"resumed from step {stopped_at}" in second.text()
 
-    weights = [load_file(tmp_path / name / "drafter" / "model.safetensors") for name in ("whole", "broken")]
+    # Bit for bit; of the exported drafters only that of the longer acceptance is the same, and they had other steps to choose from.
+    weights = [
+        torch.load(tmp_path / name / "checkpoints/step-00000060/state.pt")["drafter"] for name in ("whole", "broken")
+    ]
     for name, tensor in weights[0].items():
-        torch.testing.assert_close(weights[1][name], tensor, rtol=1e-4, atol=1e-5)
+        assert torch.equal(weights[1][name], tensor), name
 
 
 def wait_for_checkpoint(run: Run) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from remote.agents.training.measure import Acceptance
 from remote.agents.training.model import Drafter
-from remote.agents.training.sharding import load
+from remote.agents.training.sharding import load_moments, load_weights
 from remote.agents.training.trainer import Trainer
 from remote.artifacts.atomic import publish_directory
 from remote.artifacts.manifest import Manifest, read_manifest, verify, write_manifest
@@ -170,7 +170,9 @@ def restore(trainer: Trainer, checkpoint: Path) -> None:
     # Where a rank keeps a share, it reads no more of the file than a tensor at a time.
     where = "cpu" if trainer.sharded else trainer.device
     state = torch.load(checkpoint / _STATE, map_location=where, weights_only=True, mmap=trainer.sharded)
-    load(trainer.drafter, trainer.optimizer, state["drafter"], state["optimizer"])
+    load_weights(trainer.drafter, state["drafter"])
+    for name, optimizer in trainer.optimizers.items():
+        load_moments(optimizer, state[name])
     torch.set_rng_state(state["random"].cpu())
     trainer.step = state["step"]
     trainer.tokens = state["tokens"]

@@ -57,13 +57,15 @@ def like(tensor: Tensor, parameter: Tensor) -> Tensor:
     return distribute_tensor(placed, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
-def load(
-    drafter: Drafter, optimizer: torch.optim.Optimizer, weights: dict[str, Tensor], moments: dict[str, Any]
-) -> None:
-    """Take over whole `weights` and the optimizer's whole state."""
+def load_weights(drafter: Drafter, weights: dict[str, Tensor]) -> None:
+    """Take over whole `weights`."""
     named = drafter.state_dict()
     drafter.load_state_dict({name: like(tensor, named[name]) for name, tensor in weights.items()})
-    parameters = list(drafter.parameters())
+
+
+def load_moments(optimizer: torch.optim.Optimizer, moments: dict[str, Any]) -> None:
+    """Take over an optimizer's whole state."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     split = {
         number: {name: like(value, parameters[number]) for name, value in entry.items()}
         for number, entry in moments["state"].items()

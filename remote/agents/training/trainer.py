@@ -1,4 +1,4 @@
-"""The training loop: float32 masters under AdamW, compute in bfloat16 where the processor multiplies it, in step on every rank."""
+"""The training loop: float32 masters, compute in bfloat16 where the processor multiplies it, in step on every rank."""
 
 import math
 import resource
@@ -16,14 +16,13 @@ from remote.agents.training.batches import Window
 from remote.agents.training.model import Drafter
 from remote.agents.training.not_finite import first_not_finite, samples_not_finite, save_batches
 from remote.agents.training.objective import Batch, LossOptions, Targets, Teacher, denominators, unroll
+from remote.agents.training.optimizers import optimizers
 from remote.agents.training.ranks import Ranks
 from remote.agents.training.schedule import learning_rate
 from remote.agents.training.sharding import expect_backward, joined, whole
 from remote.errors import WorkFailed
 from remote.protocol.progress import StepLogged
 from remote.protocol.run import TrainingConfig
-
-_BETAS = (0.9, 0.95)
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
@@ -110,7 +109,7 @@ class LossNotFinite(WorkFailed):
 
 
 class Trainer:
-    """A drafter, its optimizer and its teacher on one of the `ranks`.
+    """A drafter, its optimizers and its teacher on one of the `ranks`.
 
     `step` counts the optimizer steps done, `tokens` what all ranks read for them. A step that is not finite leaves its batches in
     `failures`.
@@ -138,9 +137,7 @@ class Trainer:
         self.autocast = multiplies_bfloat16(self.device)
         self.step = 0
         self.tokens = 0
-        self.optimizer = torch.optim.AdamW(
-            drafter.parameters(), lr=config.learning_rate, betas=_BETAS, weight_decay=config.weight_decay, fused=True
-        )
+        self.optimizers = optimizers(drafter, config)
         self._choices: dict[Window, Tensor] = {}
 
     def precision(self) -> torch.autocast:
@@ -191,10 +188,11 @@ class Trainer:
         if not (math.isfinite(loss) and bool(norm.isfinite())):
             raise self._not_finite(batches, loss, float(norm))
         torch.nn.utils.clip_grads_with_norm_(parameters, config.gradient_clip, norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(self.step + 1)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate(self.step + 1)
+            optimizer.step()
+            optimizer.zero_grad()
         self.step += 1
         self.tokens += tokens
         draft = config.ttt_length
@@ -281,8 +279,8 @@ class Trainer:
         """Weights and moments; where they are sharded the other ranks take part in it from within `run`."""
         if self.sharded and self.ranks.is_first:
             self.ranks.as_the_first(None)
-        states = {"drafter": self.drafter.state_dict(), "optimizer": self.optimizer.state_dict()}
-        return whole(states, kept=self.ranks.is_first)
+        moments = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
+        return whole({"drafter": self.drafter.state_dict(), **moments}, kept=self.ranks.is_first)
 
     def _goes_on(self, after_step: Callable[[], bool]) -> bool:
         """What the first rank's `after_step` says."""
