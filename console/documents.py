@@ -14,6 +14,7 @@ from console.operations_allocation import AllocationPlan
 from console.operations_hosts import EnvironmentPlan
 from console.recording.reader import Contents
 from console.state.allocation import Allocation
+from console.state.cost import Cost, Price, cost_of
 from console.state.host_check import HostCheck
 from console.state.mappings import CopyPlan
 from console.state.sanitize import sanitize_log
@@ -50,6 +51,17 @@ SCHEMA_VERSION = 1
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A payload that is made of several answers."""
+
+
+class PricedPlan(RunPlan, frozen=True, kw_only=True, tag="run_plan"):
+    """A run's plan and what its time on the host costs, where a price is set for that host."""
+
+    cost: Cost | None
+
+
+def priced(plan: RunPlan, price: Price | None) -> PricedPlan:
+    """`plan` at `price`."""
+    return PricedPlan(**msgspec.structs.asdict(plan), cost=cost_of(price, plan.seconds))
 
 
 class StartedRun(Document, frozen=True, kw_only=True):
@@ -253,7 +265,7 @@ DOCUMENTS: dict[str, Any] = {
     "inspection": MappingInspection,
     "mapping": MappingReport,
     "merge": JobOutcome,
-    "plan": RunPlan,
+    "plan": PricedPlan,
     "reclaim": Reclaimed,
     "recording": Contents,
     "reply": HttpAnswer,

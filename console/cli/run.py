@@ -10,9 +10,8 @@ from console.cli.options import ACTOR, Host, Json, Key, Set, Timeout
 from console.cli.output import execute, narrate, print_document, print_text
 from console.cli.text import plan_lines, verdict_lines
 from console.config.hosts import price_of
-from console.documents import StartedRun
+from console.documents import StartedRun, priced
 from console.errors import ConsoleError, UsageError
-from console.state.cost import cost_of
 from remote.protocol.jobs import Finished, Job
 from remote.protocol.reports import RunPlan, VerdictReport
 
@@ -46,11 +45,11 @@ def plan(source: RunFile, host: Host = operations.EMBEDDED, settings: Set = [], 
         async with operations.open_host(host, actor=ACTOR) as session:
             return await operations.plan_run(session, document, overrides)
 
-    result = execute(work(), as_json=as_json)
+    result = priced(execute(work(), as_json=as_json), price_of(host))
     if as_json:
         print_document("plan", result)
     else:
-        print_text("\n".join(plan_lines(result, cost_of(price_of(host), result.seconds))))
+        print_text("\n".join(plan_lines(result, result.cost)))
     if result.problems:
         raise typer.Exit(5)
 

@@ -15,7 +15,8 @@ from console.cli.mcp.tool import Tell, Tool, confirm, looks
 from console.cli.mcp.training_tools import TRAINING_TOOLS
 from console.cli.mcp.transfer_tools import TRANSFER_TOOLS
 from console.cli.mcp.vocabulary_tools import VOCABULARY_TOOLS
-from console.documents import Reclaimed, StartedRun, log_text, with_ages
+from console.config.hosts import price_of
+from console.documents import Reclaimed, StartedRun, log_text, priced, with_ages
 from console.errors import ConsoleError, UsageError
 from console.operations import Session
 from console.operations_waiting import wait_for_job
@@ -54,7 +55,7 @@ async def _read_topology(session: Session, _: args.Arguments, __: Tell) -> objec
 
 
 async def _plan_run(session: Session, asked: args.RunFile, _: Tell) -> object:
-    return await operations.plan_run(session, asked.run_file, asked.overrides)
+    return priced(await operations.plan_run(session, asked.run_file, asked.overrides), price_of(asked.host))
 
 
 async def _apply_plan(session: Session, asked: args.Applying, _: Tell) -> object:
