@@ -12,8 +12,9 @@ import msgspec
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.events import Key
+from textual.events import DescendantFocus, Key
 from textual.screen import ModalScreen, Screen
+from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from console import operations
@@ -190,6 +191,11 @@ class RoostApp(Actions):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """A key that would do nothing now is not in the footer."""
         return self._why_not(action) is None
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Nothing on the screen moves by itself, and so the cursor of a line to type on does not blink."""
+        if isinstance(event.widget, Input):
+            event.widget.cursor_blink = False
 
     def on_key(self, event: Key) -> None:
         """A key that would do nothing says why."""

@@ -128,3 +128,13 @@ async def test_a_question_is_answered_by_the_mouse(embedded_run, show) -> None:
             await screen.pilot.click(button)
             await screen.until(lambda: not screen.app.screen.query(Button))
             assert answers[-1] == wanted
+
+
+@pytest.mark.parametrize("keys", [("3", "slash"), ("ctrl+p",)])
+async def test_the_cursor_of_a_line_to_type_on_does_not_blink(embedded_run, show, keys) -> None:
+    async with show(embedded_run, until=TRAINING, size=(100, 30)) as screen:
+        await screen.until_shown("● connected")
+        await screen.pilot.press(*keys)
+        await screen.until(lambda: isinstance(screen.app.focused, Input) and not screen.app.focused.cursor_blink)
+        assert screen.app.focused._cursor_visible
+        assert not screen.app.focused._blink_timer._active.is_set()
