@@ -25,6 +25,7 @@ from remote.protocol.notifications import Notification
 from remote.protocol.progress import (
     STAGES,
     ArmAdvanced,
+    CheckpointSaved,
     DrafterMeasured,
     ExtractionAdvanced,
     ExtractionPlanned,
@@ -38,6 +39,7 @@ from remote.protocol.progress import (
     StageRunning,
     StageState,
     StepLogged,
+    TrainingPhase,
 )
 from remote.protocol.requests import Welcome
 from remote.protocol.telemetry import GpuTopology, JobSample, TelemetryHistory, TelemetrySample
@@ -83,8 +85,16 @@ class LoggedMeasurement(NamedTuple):
     measured: DrafterMeasured
 
 
+class LoggedCheckpoint(NamedTuple):
+    """A checkpoint that a training wrote, with its time on the host's clock."""
+
+    at: float
+    saved: CheckpointSaved
+
+
 class Curves:
-    """What a training tells as it goes: loss and accuracy of the first draft token as series, every logged step and measurement.
+    """What a training tells as it goes: loss and accuracy of the first draft token as series, every logged step, measurement, and
+    checkpoint by its step. At `pruned_at` (the host's clock) it removed the checkpoints that are not kept.
 
     Of very many steps those in between are forgotten, evenly, so that the first one and the newest stay.
     """
@@ -94,20 +104,32 @@ class Curves:
         self.accuracy = Series(_MOST_STEPS)
         self.steps: list[LoggedStep] = []
         self.measured: list[LoggedMeasurement] = []
+        self.checkpoints: dict[int, LoggedCheckpoint] = {}
+        self.pruned_at: float | None = None
         self.last: StepLogged | None = None
 
-    def add(self, at: float, step: StepLogged) -> None:
-        """Add a logged step."""
+    def take(self, at: float, event: StepLogged | DrafterMeasured | CheckpointSaved | TrainingPhase) -> None:
+        """Take in what it told at a moment on the host's clock."""
+        match event:
+            case StepLogged():
+                self._add(at, event)
+            case DrafterMeasured():
+                self.measured.append(LoggedMeasurement(at, event))
+            case CheckpointSaved():
+                self.checkpoints[event.step] = LoggedCheckpoint(at, event)
+            case TrainingPhase(phase="step"):
+                # It prunes right before it goes on with its steps.
+                self.pruned_at = at
+            case TrainingPhase():
+                pass
+
+    def _add(self, at: float, step: StepLogged) -> None:
         self.last = step
         self.loss.append(step.loss)
         self.accuracy.append(step.accuracy[0] if step.accuracy else None)
         self.steps.append(LoggedStep(at, step))
         if len(self.steps) > _MOST_STEPS:
             del self.steps[1:-1:2]
-
-    def add_measurement(self, at: float, measured: DrafterMeasured) -> None:
-        """Add what was measured on validation text."""
-        self.measured.append(LoggedMeasurement(at, measured))
 
 
 class HostState:
@@ -125,6 +147,8 @@ class HostState:
         self.readings = Readings()
         self.topology: GpuTopology | None = None
         self.approvals: ApprovalsWaiting | None = None
+        self.looked_at: frozenset[str] = frozenset()
+        """Jobs whose progress a page wants besides."""
         self.stages: dict[str, dict[StageName, StageState]] = {}
         self.progress_seq: dict[str, int] = {}
         self.curves: dict[str, Curves] = {}
@@ -250,11 +274,12 @@ class HostState:
         return None
 
     def wanted_progress(self) -> dict[str, int]:
-        """Whose progress is to be streamed, and from where: the newest run, what it started, the newest training, and extractions."""
+        """Whose progress is to be streamed, and from where: the newest run, what it started, the newest training, extractions, and what is looked at."""
         run, training = self.newest_run(), self.newest_training()
         wanted = [] if run is None else [run, *self.children(run.job_id)]
         wanted += [] if training is None else [training]
         wanted += self.extractions_to_show()
+        wanted += [self.jobs[job_id] for job_id in sorted(self.looked_at) if job_id in self.jobs]
         return {job.job_id: self.progress_seq.get(job.job_id, 0) for job in wanted}
 
     def newest_training(self) -> Job | None:
@@ -293,10 +318,8 @@ class HostState:
         match record.event:
             case StageChanged(stage=stage, state=state):
                 self.stages.setdefault(job_id, {})[stage] = state
-            case StepLogged() as step:
-                self.curves.setdefault(job_id, Curves()).add(record.at, step)
-            case DrafterMeasured() as measured:
-                self.curves.setdefault(job_id, Curves()).add_measurement(record.at, measured)
+            case StepLogged() | DrafterMeasured() | CheckpointSaved() | TrainingPhase() as event:
+                self.curves.setdefault(job_id, Curves()).take(record.at, event)
             case ArmAdvanced() as arm:
                 self.arms[job_id] = arm
             case ExtractionAdvanced() as done:

@@ -16,7 +16,7 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One quantity; `words` says a value, `color` is a role of the theme. A dotted one is what the others are compared with.
+    """One quantity; `words` says a value, `color` is a role of the theme. A dotted one is what the others are compared with, by steps.
 
     `short` is its name beside the others of its plot.
     """
@@ -59,7 +59,9 @@ class Track(NamedTuple):
 
 
 def track(curve: Curve, axis: Axis) -> Track:
-    """The curve along `axis`: by steps without the points that have none."""
+    """The curve along `axis`: by steps without the points that have none, by time not at all what was at another one."""
+    if axis == "time" and curve.dotted:
+        return Track(curve, [], [])
     points = curve.points if axis == "time" else [point for point in curve.points if point.step is not None]
     places = [point.at if axis == "time" else float(point.step or 0) for point in points]
     return Track(curve, places, [point.value for point in points])

@@ -40,12 +40,15 @@ class Training(NamedTuple):
 
 def compare(trainings: list[Training]) -> list[TrainingRecord]:
     """A record for each training in the order given."""
-    settings = [settings_of(training.spec) for training in trainings]
+    settings = differing_settings([training.spec for training in trainings])
+    return [_record(training, telling) for training, telling in zip(trainings, settings, strict=True)]
+
+
+def differing_settings(specs: list[TrainingSpec]) -> list[dict[str, Any]]:
+    """Of each the settings that are not the same in all."""
+    settings = [settings_of(spec) for spec in specs]
     telling = _differing(settings)
-    return [
-        _record(training, {name: value for name, value in known.items() if name in telling})
-        for training, known in zip(trainings, settings, strict=True)
-    ]
+    return [{name: value for name, value in known.items() if name in telling} for known in settings]
 
 
 def settings_of(spec: TrainingSpec) -> dict[str, Any]:

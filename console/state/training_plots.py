@@ -12,21 +12,26 @@ from remote.protocol.progress import StepLogged
 
 _COLORS = ("success", "primary", "accent", "warning")
 _ORDINALS = ("1st", "2nd", "3rd")
+_LAST = ("gradient norm", "learning rate")
+"""What is left out first where there is no room."""
 _tokens = partial(format_rate, unit="tok")
 
 
-def training_plots(state: HostState) -> list[Plot]:
-    """Loss, accuracy, acceptance and rates of the newest training, and what the host did in that time or since then.
+def training_plots(state: HostState, training: Curves | None, other: Curves | None = None) -> list[Plot]:
+    """Loss, accuracy, acceptance and rates of a training, dotted over them those of another, and what the host did in that time or since then.
 
     Of a training that was over long before the first reading of the host that is known, its own alone.
     """
-    training = state.training_curves()
     own = [] if training is None else curves_of_training(training)
     host = host_plots(state.readings)
-    if not own or training is None or not host:
+    if other is not None:
+        own = _joined(own, curves_of_training(other, run="other", dotted=True))
+    if not own or training is None or not training.steps or not host:
         return own or host
     oldest = min(curve.points[0].at for plot in host for curve in plot.curves)
-    return _joined(own, host) if oldest <= training.steps[-1].at + SPAN_S else own
+    if oldest > training.steps[-1].at + SPAN_S:
+        return own
+    return sorted(_joined(own, host), key=lambda plot: plot.title in _LAST)
 
 
 def curves_of_training(training: Curves, *, run: str = "", dotted: bool = False) -> list[Plot]:
@@ -65,6 +70,18 @@ def curves_of_training(training: Curves, *, run: str = "", dotted: bool = False)
             "training tok/s",
             [curve("training", "training", _tokens, lambda step: step.tokens_per_s, "primary")],
             format_count,
+            0.0,
+        ),
+        Plot(
+            "gradient norm",
+            [curve("gradient norm", "norm", _loss, lambda step: step.gradient_norm, "warning")],
+            format_count,
+            0.0,
+        ),
+        Plot(
+            "learning rate",
+            [curve("learning rate", "rate", _small, lambda step: step.learning_rate, "success")],
+            _small,
             0.0,
         ),
     )
@@ -136,6 +153,10 @@ def _ordinal(at: int) -> str:
 
 def _loss(value: float) -> str:
     return f"{value:.3f}"
+
+
+def _small(value: float) -> str:
+    return f"{value:.1e}".replace("e-0", "e-") if value else "0"
 
 
 def _length(value: float) -> str:

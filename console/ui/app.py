@@ -349,6 +349,8 @@ class RoostApp(Actions):
             return
         glance = self._glance()
         for screen in self._seen_screens():
+            if isinstance(screen, Page):
+                screen.session = self._session
             if isinstance(screen, (Overview, Page)):
                 screen.show(glance)
             elif isinstance(screen, DetailScreen):

@@ -40,7 +40,9 @@ PAGES = (
     PageKey("overview", "1", "Overview", "Everything that matters, on one page"),
     PageKey("pipeline", "2", "Pipeline", "The newest run: its stages, their jobs, and what they made"),
     PageKey("logs", "3", "Logs", "The log of the job that is selected on the overview"),
-    PageKey("training", "4", "Training", "Loss, accuracy and rates as plots"),
+    PageKey(
+        "training", "4", "Training", "Loss, accuracy and rates as plots, checkpoints, and another training beside them"
+    ),
     PageKey("vocabulary", "5", "Vocabulary", "The draft vocabulary and its mapping"),
     PageKey("storage", "6", "Storage", "What lies on the host's disks, and freeing them"),
     PageKey("server", "7", "Server", "The inference servers, and how fast they were measured"),
@@ -131,6 +133,16 @@ PLOT_ACTIONS = (
     Action("next_alone", "z", "Enlarge", "Give one plot the whole room, then the next, then all again"),
 )
 """What plots have besides."""
+
+TRAINING_ACTIONS = (
+    Action("choose_training", "n", "Training", "Show another training of this host"),
+    Action("compare_training", "m", "Compare", "Draw another training dotted over this one, by steps; again for none"),
+    Action("resume_training", "u", "Go on", "Go on with a training that ended early; shows first what that means"),
+    Action(
+        "export_drafter", "e", "Export", "Write the drafter of a checkpoint; shows first which, where and how large"
+    ),
+)
+"""What the page of the trainings has besides."""
 
 STORAGE_ACTIONS = (
     Action("reclaim", "m", "Reclaim", "Move the chosen entry, or what you name, into the trash; shows the plan first"),

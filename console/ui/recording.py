@@ -45,6 +45,8 @@ class RecordedSession:
         self.mappings: dict[str, MappingInspection] = {}
         self.coverages: dict[str, CoverageReport] = {}
         self.measured: list[MappingCoverageSpec] = []
+        self.resumed: list[str] = []
+        self.exported: list[tuple[str, str, int]] = []
         self.copied: list[tuple[str, str, str, bool]] = []
         self.stamp = 0.0
         self._records = records
@@ -211,6 +213,16 @@ class RecordedSession:
         """The newest job; nothing is copied."""
         self.copied.append((source, destination, host, replace))
         return next(iter(self._jobs.values()))
+
+    async def resume_training(self, job_id: str) -> Job:
+        """The recorded training; nothing is started."""
+        self.resumed.append(job_id)
+        return next(job for job in self._jobs.values() if job.agent == "training")
+
+    async def export_drafter(self, job_id: str, directory: str, *, step: int) -> Job:
+        """The recorded training; nothing is written."""
+        self.exported.append((job_id, directory, step))
+        return next(job for job in self._jobs.values() if job.agent == "training")
 
     def _answer(self, kind: type[_A], absence: str) -> _A:
         for record in self._records:

@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from console import operations, operations_approvals, operations_storage, operations_telemetry, operations_vocabulary
+from console import (
+    operations,
+    operations_approvals,
+    operations_storage,
+    operations_telemetry,
+    operations_training,
+    operations_vocabulary,
+)
 from console.operations import Session
 from console.state.link import LinkState
 from remote.protocol.approvals import Approval
@@ -111,6 +118,14 @@ class HostSession(Protocol):
 
     async def copy_mapping(self, source: str, destination: str, *, host: str, replace: bool) -> Job:
         """Start a copy on this host, or bring it to another and start it there."""
+        ...
+
+    async def resume_training(self, job_id: str) -> Job:
+        """Go on with a training that ended early."""
+        ...
+
+    async def export_drafter(self, job_id: str, directory: str, *, step: int) -> Job:
+        """Start writing the drafter of a checkpoint."""
         ...
 
 
@@ -230,3 +245,11 @@ class LiveSession:
             return await operations_vocabulary.start_mapping_copy(
                 there, landed, destination, replace=replace, origin=origin
             )
+
+    async def resume_training(self, job_id: str) -> Job:
+        """Go on with a training that ended early, on as many devices as before."""
+        return await operations_training.resume_training(self._session, job_id)
+
+    async def export_drafter(self, job_id: str, directory: str, *, step: int) -> Job:
+        """Start writing the drafter of a checkpoint."""
+        return await operations_training.start_export(self._session, job_id, directory, step=step)

@@ -15,12 +15,14 @@ from console.ui.keymap import (
     OVERVIEW_ACTIONS,
     PLOT_ACTIONS,
     STORAGE_ACTIONS,
+    TRAINING_ACTIONS,
     VOCABULARY_ACTIONS,
     Action,
     rebound,
 )
 
 _KEY = re.compile(r"(ctrl\+|shift\+|alt\+)*[a-z0-9_]+\Z")
+_OWN = (OVERVIEW_ACTIONS, LOG_ACTIONS, PLOT_ACTIONS, TRAINING_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS)
 _TAKEN = {
     "ctrl+a": "screen's prefix",
     "ctrl+b": "tmux's prefix",
@@ -56,10 +58,7 @@ def load_keys(actions: tuple[Action, ...]) -> UserKeys:
         return UserKeys({}, [])
     except (OSError, UnicodeDecodeError, ValueError) as error:
         return UserKeys({}, [f"{keys_file()}: {error}"])
-    known = {
-        action.id
-        for action in (*actions, *OVERVIEW_ACTIONS, *LOG_ACTIONS, *PLOT_ACTIONS, *STORAGE_ACTIONS, *VOCABULARY_ACTIONS)
-    }
+    known = {action.id for action in (*actions, *(action for own in _OWN for action in own))}
     keys: dict[str, str] = {}
     problems: list[str] = []
     for name, key in asked.items():
@@ -80,7 +79,7 @@ def load_keys(actions: tuple[Action, ...]) -> UserKeys:
 
 def _holder(name: str, key: str, actions: tuple[Action, ...], keys: dict[str, str]) -> str | None:
     """Another action that would have the same key on one of the screens."""
-    for own in (OVERVIEW_ACTIONS, LOG_ACTIONS, PLOT_ACTIONS, STORAGE_ACTIONS, VOCABULARY_ACTIONS):
+    for own in _OWN:
         table = rebound((*actions, *own), keys)
         if any(action.id == name for action in table):
             for action in table:

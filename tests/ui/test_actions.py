@@ -26,7 +26,12 @@ async def test_stop_names_job_and_host_and_no_is_the_default(embedded_run, show)
         await screen.until_shown("step 225/400  loss")
         await screen.pilot.press("s")
         await screen.until_shown(
-            "Stop training", "-training on embedded?", "It works for run-embedded", "No (n)", "Stop it (y)"
+            "Stop training",
+            "-training on embedded?",
+            "$ roost stop run-embedded",
+            "It works for run-embedded",
+            "No (n)",
+            "Stop it (y)",
         )
         await screen.pilot.press("enter")
         await screen.until(lambda: not isinstance(screen.app.screen, Confirm))

@@ -40,7 +40,7 @@ class Page(OwnKeysScreen):
     asks_every_s: ClassVar[float | None] = None
     failed: str = ""
     session: HostSession | None = None
-    """The host, from the first question on."""
+    """The host, once there is one."""
     host_name: str = ""
     root: str = ""
 
@@ -67,7 +67,6 @@ class Page(OwnKeysScreen):
 
     async def ask_and_keep(self, session: HostSession) -> None:
         """As `ask`, with what went wrong kept in `failed`."""
-        self.session = session
         try:
             await self.ask(session)
             self.failed = ""

@@ -253,7 +253,8 @@ def stop_question(job: Job, children: list[Job], host: str) -> Text:
     text.append(
         "\n\nIt is asked to end, and killed when it does not end in time. What is finished stays; the same run "
     )
-    return text.append("started again goes on from there.")
+    text.append("started again goes on from there.")
+    return text.append(f"\n\n$ {one_line(command_line(host, 'stop', job.job_id))}")
 
 
 def host_key_question(unknown: ErrorInfo) -> Text:

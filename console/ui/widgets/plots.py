@@ -8,7 +8,7 @@ from textual.events import Click, Leave, MouseEvent, MouseMove, MouseScrollDown,
 
 from console.state.marks import Mark
 from console.state.plot_view import Everything, PlotView, move_cursor, span_of, zoom
-from console.state.plots import Plot, Span, StepTimes, Track, along, extent, step_times
+from console.state.plots import Axis, Plot, Span, StepTimes, Track, along, extent, step_times
 from console.ui.keymap import PLOT_ACTIONS, bindings
 from console.ui.widgets.lines import Lines
 from console.ui.widgets.palette import Palette
@@ -59,6 +59,10 @@ class Plots(Lines, can_focus=True):
         if self._view.axis == "step" and not self._times.steps:
             self._view = PlotView(is_log=self._view.is_log)
         self._draw()
+
+    def look_along(self, axis: Axis) -> None:
+        """See all of another axis."""
+        self._look(PlotView(axis=axis, is_log=self._view.is_log))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's interface
         """None greys out a key that would do nothing."""
